@@ -19,9 +19,9 @@ def files() -> list[Path]:
 
 def modules(*rooms: str) -> Iterator[tuple[str, str, ast.Module]]:
     """Yield (path, text, syntax tree) of every Python file below the given directories."""
-    found = [path for path in files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in rooms]
-    assert found, f"no Python file below {rooms}"
-    for path in sorted(found):
+    paths = [path for path in files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in rooms]
+    assert paths, f"no Python file below {rooms}"
+    for path in sorted(paths):
         text = path.read_text()
         yield str(path.relative_to(ROOT)), text, ast.parse(text)
 

@@ -66,5 +66,5 @@ def test_the_licence_is_apaches() -> None:
     assert project["license"] == "Apache-2.0"
     assert "Version 2.0, January 2004" in (ROOT / "LICENSE").read_text()
     other = re.compile(r"Mulan (?:PSL|Permissive)|GNU (?:Affero |Lesser )?General Public License")
-    found = [path for path in files() if path.suffix == ".py" and path.name != "test_code_rules.py"]
-    assert [str(path) for path in found if other.search(path.read_text())] == []
+    paths = [path for path in files() if path.suffix == ".py" and path.name != "test_code_rules.py"]
+    assert [str(path) for path in paths if other.search(path.read_text())] == []

@@ -112,8 +112,8 @@ def test_what_airflow_and_spark_are_told_to_run_exists(tmp_path: Path) -> None:
     wanted = {tuple(words[1:2]) for words in commands() if words[0] == "airflow"} | {("db",), ("jobs",)}
     code = "from airflow.cli.cli_parser import ALL_COMMANDS_DICT; print(*ALL_COMMANDS_DICT)"
     env = {**os.environ, "AIRFLOW_HOME": str(tmp_path)}
-    said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert {word for (word,) in wanted} <= set(said.stdout.split())
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert {word for (word,) in wanted} <= set(result.stdout.split())
     (core,) = (Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")
     with zipfile.ZipFile(core) as jar:
         classes = set(jar.namelist())

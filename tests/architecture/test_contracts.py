@@ -86,13 +86,13 @@ def test_contracts_can_be_broken(tmp_path: Path, module: str, imported: str, con
 
 def test_arrows_file_systems_are_opened_in_storage_only() -> None:
     """import-linter sees only the first part of a library's name."""
-    found = [
+    uses = [
         f"{path}:{line} {name}"
         for path, _, tree in modules(*ROOMS)
         for line, name in dotted_names(tree)
         if (name + ".").startswith("pyarrow.fs.") and not path.startswith("statelib/storage/")
     ]
-    assert found == []
+    assert uses == []
 
 
 PUBLIC_AIRFLOW = {

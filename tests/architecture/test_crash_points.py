@@ -64,13 +64,13 @@ def names_of(call: ast.Call) -> set[str]:
 
 def unlabelled(path: str, tree: ast.Module) -> list[str]:
     """Return ``path:function`` of the functions that change something and have no crash point."""
-    found = []
+    unlabelled_calls = []
     for function in functions(tree):
         made = calls(function)
         changes = any(names_of(call) & CHANGES for call in made)
         if changes and not any(names_of(call) & {"crash_point", "at"} for call in made):
-            found.append(f"{path}:{function.name}")
-    return found
+            unlabelled_calls.append(f"{path}:{function.name}")
+    return unlabelled_calls
 
 
 def points_in(tree: ast.Module) -> Iterator[str]:
@@ -97,14 +97,14 @@ def looked_at() -> Iterator[tuple[str, ast.Module]]:
 
 
 def test_every_change_has_a_crash_point() -> None:
-    found = [name for path, tree in looked_at() for name in unlabelled(path, tree)]
-    assert [name for name in found if name not in WITHOUT and name.partition(":")[0] not in WITHOUT] == []
+    unlabelled_calls = [name for path, tree in looked_at() for name in unlabelled(path, tree)]
+    assert [name for name in unlabelled_calls if name not in WITHOUT and name.partition(":")[0] not in WITHOUT] == []
 
 
 def test_every_transaction_says_what_it_writes() -> None:
-    found = [(path, *write) for path, tree in looked_at() for write in writes(tree)]
-    assert [(path, line) for path, line, write in found if write not in TRANSACTIONS] == []
-    assert sorted(write for _, _, write in found) == sorted(TRANSACTIONS), "one transaction, one name"
+    unlabelled_calls = [(path, *write) for path, tree in looked_at() for write in writes(tree)]
+    assert [(path, line) for path, line, write in unlabelled_calls if write not in TRANSACTIONS] == []
+    assert sorted(write for _, _, write in unlabelled_calls) == sorted(TRANSACTIONS), "one transaction, one name"
 
 
 def test_every_point_is_registered_and_every_registered_one_is_there() -> None:

@@ -26,8 +26,8 @@ def test_every_room_is_named(room: str) -> None:
 def test_every_verb_is_explained() -> None:
     makefile = (ROOT / "Makefile").read_text()
     verbs = re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE)
-    said = "\n".join(path.read_text() for path in DOCUMENTS)
-    assert {verb for verb in verbs if f"make {verb}" not in said} <= {"help", "setup", "format"}
+    documents = "\n".join(path.read_text() for path in DOCUMENTS)
+    assert {verb for verb in verbs if f"make {verb}" not in documents} <= {"help", "setup", "format"}
 
 
 @pytest.mark.parametrize("document", EVERY, ids=lambda path: str(path.relative_to(ROOT)))

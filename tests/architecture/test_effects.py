@@ -49,13 +49,13 @@ def reaches(name: str, effect: str) -> bool:
 
 
 def test_the_library_reads_no_effects() -> None:
-    found = [
+    effect_reads = [
         f"{path}:{line} {name}"
         for path, _, tree in modules("statelib")
         if not path.startswith(ALLOWED)
         for line, name in effects(tree)
     ]
-    assert found == []
+    assert effect_reads == []
 
 
 @pytest.mark.parametrize(

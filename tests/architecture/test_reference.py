@@ -68,9 +68,9 @@ def test_the_pictures_show_every_layer_state_and_flow() -> None:
 
 
 def test_every_key_of_a_pipeline_file_is_described() -> None:
-    known = {key.path: key.description for key in keys()}
-    assert [path for path, text in known.items() if not text] == [], "say it in statelib/definition/reference.py"
-    assert set(DESCRIPTIONS) <= set(known)
+    described = {key.path: key.description for key in keys()}
+    assert [path for path, text in described.items() if not text] == [], "say it in statelib/definition/reference.py"
+    assert set(DESCRIPTIONS) <= set(described)
 
 
 def shown_commands(document: Path) -> Iterator[list[str]]:
@@ -81,9 +81,9 @@ def shown_commands(document: Path) -> Iterator[list[str]]:
     lines = [line.split(" # ")[0] for block in blocks for line in block.splitlines()]
     for line in [*lines, *inline]:
         for part in re.split(r"\s(?:\||&&|>|;)\s", line.removeprefix("$ ")):
-            found = re.match(r"(?:\S*/)?statelib (.+)", part.strip())
-            if found:
-                yield shlex.split(found[1], comments=True)
+            match = re.match(r"(?:\S*/)?statelib (.+)", part.strip())
+            if match:
+                yield shlex.split(match[1], comments=True)
 
 
 def problem(words: list[str]) -> str:
@@ -97,9 +97,9 @@ def problem(words: list[str]) -> str:
         if words[0] not in command.commands:
             return ""  # several in one word, as in "catalog rebuild|migrate"
         command, words = command.commands[words[0]], words[1:]
-    known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
+    known_options = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
     options = [word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)]
-    return ", ".join(f"no option {option}" for option in options if option not in known)
+    return ", ".join(f"no option {option}" for option in options if option not in known_options)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

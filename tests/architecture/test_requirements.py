@@ -61,10 +61,10 @@ def test_decisions_are_numbered_and_in_the_index() -> None:
 def problems(text: str) -> list[str]:
     """Return the problems of the page; an empty list if every row has an answer and each link leads somewhere."""
     answered = rows(text)
-    found = [f"row {number} is not there once" for number in _miscounted(answered)]
+    problem_lines = [f"row {number} is not there once" for number in _miscounted(answered)]
     for row in answered:
-        found += [f"{row['row']}: {problem}" for problem in _problems_of(row)]
-    return found
+        problem_lines += [f"{row['row']}: {problem}" for problem in _problems_of(row)]
+    return problem_lines
 
 
 def _miscounted(answered: list[dict[str, str]]) -> list[str]:
@@ -80,9 +80,9 @@ def _problems_of(row: dict[str, str]) -> Iterator[str]:
     yield from _unanswered(row)
     yield from _lost_names(row["code"], tests=False)
     yield from _lost_names(row["test"], tests=True)
-    known = decisions()
+    decision_files = decisions()
     for number, place in DECISION.findall(row["answer"]):
-        if (PAGE.parent / place).resolve() != known.get(number):
+        if (PAGE.parent / place).resolve() != decision_files.get(number):
             yield f"there is no decision {number} in {place}"
 
 
@@ -174,4 +174,4 @@ def test_what_is_broken_is_found(broken: str) -> None:
     pattern, other, problem = BREAKS[broken]
     text, times = re.subn(pattern, other, PAGE.read_text(), flags=re.MULTILINE)
     assert times > 0, "the page has no such place"
-    assert any(problem in found for found in problems(text)), problems(text)
+    assert any(problem in each for each in problems(text)), problems(text)

@@ -69,7 +69,7 @@ def test_every_source_leads_into_the_specification() -> None:
     ],
 )
 def test_dead_links_are_found(source: str, problem: str) -> None:
-    assert any(problem in found for found in dead_links(source))
+    assert any(problem in each for each in dead_links(source))
 
 
 def test_living_links_pass() -> None:

@@ -21,13 +21,13 @@ def words(text: str) -> list[str]:
 
 
 def test_no_file_names_this_machine() -> None:
-    found = {}
+    names = {}
     for path in files():
         name = str(path.relative_to(ROOT))
         named = words(name + "\n" + path.read_bytes().decode("latin-1"))
         if named:
-            found[name] = sorted(set(named))
-    assert found == {}
+            names[name] = sorted(set(named))
+    assert names == {}
 
 
 @pytest.mark.parametrize("place", ["work", "root", "farm"])

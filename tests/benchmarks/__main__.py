@@ -68,21 +68,21 @@ def main() -> None:
     wanted = list(ROWS) if arguments.rows == "all" else arguments.rows.split(",")
     if unknown := [row for row in wanted if row not in ROWS]:
         parser.error(f"no row {', '.join(unknown)}: there are {', '.join(ROWS)}")
-    found = measured(wanted, arguments.directory, arguments.runs, arguments.scale)
+    ratios = measured(wanted, arguments.directory, arguments.runs, arguments.scale)
     load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    result = {"machine": load, "scale": arguments.scale, "ratios": [ratio.to_json() for ratio in found]}
+    result = {"machine": load, "scale": arguments.scale, "ratios": [ratio.to_json() for ratio in ratios]}
     keep(result)
     if arguments.plot:
-        arguments.plot.write_text(plot(bars_of(found), f"{load}, scale {arguments.scale:g}"))
+        arguments.plot.write_text(plot(bars_of(ratios), f"{load}, scale {arguments.scale:g}"))
     if arguments.json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")
     else:
-        sys.stdout.write(f"{table(found)}\n\n{load}, scale {arguments.scale:g}, medians of {arguments.runs} turns\n")
+        sys.stdout.write(f"{table(ratios)}\n\n{load}, scale {arguments.scale:g}, medians of {arguments.runs} turns\n")
 
 
 def measured(wanted: list[str], directory: str | None, runs: int, scale: float) -> list[Ratio]:
     """Each suite in a directory of its own. One that fails says so in its rows; the others go on."""
-    found: list[Ratio] = []
+    ratios: list[Ratio] = []
     for rows, suite in SUITES:
         if mine := [row for row in rows if row in wanted]:
             with tempfile.TemporaryDirectory(prefix="statelib-bench-", dir=directory) as scratch:
@@ -91,9 +91,9 @@ def measured(wanted: list[str], directory: str | None, runs: int, scale: float) 
                 except Exception as error:
                     text = f"FAILED: {type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
                     these = [Ratio(row, "not measured", "-", "-", "wall s", (), (), note=text) for row in mine]
-            found += these
+            ratios += these
             sys.stderr.writelines(f"{line}\n" for line in table(these).splitlines()[2:])
-    return found
+    return ratios
 
 
 def keep(result: dict[str, object]) -> None:

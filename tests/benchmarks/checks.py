@@ -42,7 +42,7 @@ def of_statelib(table: pa.Table) -> Totals:
     return totals(state.rename({"by_ts": "ts", "value": "text"}))
 
 
-def verdict(found: dict[str, Totals], right: Totals) -> str:
+def verdict(totals: dict[str, Totals], right: Totals) -> str:
     """Empty where all are right; else who is not, for the note of a row."""
-    wrong = {name: one for name, one in found.items() if one != right}
+    wrong = {name: one for name, one in totals.items() if one != right}
     return f"INVALID, expected {right}, found {wrong}" if wrong else ""

@@ -3,7 +3,7 @@
 `python -m tests.benchmarks.memory --mebibytes 2048 --directory DIR`: byte strings of 1 to 4 KiB, 90 % of them in one
 key group.
 Peaks are the kernel's (VmHWM, reset before what is measured), so nothing between two samples is missed. What
-RocksDB takes itself is counted, memtables (two of 64 MiB a state) and block cache; of the heap, what its columns take
+RocksDB takes itself is counted, memtables (two of 64 MiB per state) and block cache; of the heap, what its columns take
 is not (`own`).
 """
 

@@ -28,14 +28,14 @@ class Process:
 
 def tree(root: int | None = None) -> list[Process]:
     """``root`` (this process by default) and all its live descendants."""
-    found = {process.pid: process for process in _all()}
+    processes = {process.pid: process for process in _all()}
     members: set[int] = {root or os.getpid()}
     grown = True
     while grown:
-        more = {p.pid for p in found.values() if p.parent in members} - members
+        more = {p.pid for p in processes.values() if p.parent in members} - members
         members |= more
         grown = bool(more)
-    return [found[pid] for pid in sorted(members) if pid in found]
+    return [processes[pid] for pid in sorted(members) if pid in processes]
 
 
 class CpuClock:

@@ -17,10 +17,10 @@ from tests.benchmarks.rows.safety import SETTINGS, Checkpoints, Stopwatch, unver
 
 
 def test_rows_without_spark_are_measured_and_right(tmp_path: Path) -> None:
-    found = suite.measured(["P12", "P17"], str(tmp_path), 1, 0.001)
-    assert [row.row for row in found] == ["P12", "P17"]
-    assert all(row.measured and row.ratio > 0 for row in found), table(found)
-    assert not [row.note for row in found if "INVALID" in row.note]
+    ratios = suite.measured(["P12", "P17"], str(tmp_path), 1, 0.001)
+    assert [row.row for row in ratios] == ["P12", "P17"]
+    assert all(row.measured and row.ratio > 0 for row in ratios), table(ratios)
+    assert not [row.note for row in ratios if "INVALID" in row.note]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,11 +96,11 @@ def test_the_cost_model_counts_what_a_small_run_reads_and_writes(tmp_path: Path)
     stored = sum(report.uploaded_bytes for report in reports[0])
     keys = sum(statistics.total_entries for report in reports[0] for statistics in report.statistics)
     run = Run(state_bytes=stored, partitions=2, events=events, row_bytes=stored / keys, levels=1)
-    said = cost(run)
+    printed = cost(run)
     read = sum(report.restored.size_bytes for report in reports[1] if report.restored)
     written = sum(report.uploaded_bytes for report in reports[1])
-    assert read / 2 < said.read_bytes < read * 2
-    assert written / 2 < said.written_bytes < written * 2
+    assert read / 2 < printed.read_bytes < read * 2
+    assert written / 2 < printed.written_bytes < written * 2
 
 
 def test_warm_copies_save_the_reads_and_nothing_else() -> None:

@@ -15,7 +15,7 @@ class Written:
     def taken(self) -> int:
         files = (file for root in self._roots for file in root.rglob("*") if file.is_file())
         stats = [(file, file.stat()) for file in files]
-        found = {(file, stat.st_ino): stat.st_size for file, stat in stats}  # another file of the same name is new
-        new = sum(max(size - self._known.get(file, 0), 0) for file, size in found.items())
-        self._known = found
+        sizes = {(file, stat.st_ino): stat.st_size for file, stat in stats}  # another file of the same name is new
+        new = sum(max(size - self._known.get(file, 0), 0) for file, size in sizes.items())
+        self._known = sizes
         return new

@@ -52,21 +52,21 @@ class Chromium:
 def chromium() -> Chromium:
     """The first that there is of: STATELIB_CHROMIUM, PATH, .work/chromium (fetched once). Raises NoChromium."""
     named = os.environ.get("STATELIB_CHROMIUM")
-    found = [named] if named else [path for path in map(shutil.which, NAMES) if path]
-    return working(Chromium(found[0]) if found else fetched())
+    programs = [named] if named else [path for path in map(shutil.which, NAMES) if path]
+    return working(Chromium(programs[0]) if programs else fetched())
 
 
 def working(chromium: Chromium) -> Chromium:
     """It, if it can say its version. Raises NoChromium."""
     command = [chromium.executable, "--version"]
     try:
-        said = subprocess.run(
+        result = subprocess.run(
             command, env=os.environ | chromium.environment, capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoChromium(f"{chromium.executable} does not start: {error}") from error
-    if said.returncode:
-        raise NoChromium(f"{chromium.executable} does not start: {said.stderr.strip()[-300:]}")
+    if result.returncode:
+        raise NoChromium(f"{chromium.executable} does not start: {result.stderr.strip()[-300:]}")
     return chromium
 
 

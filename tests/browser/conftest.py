@@ -22,12 +22,12 @@ HEIGHTS = {360: 780}
 def browser() -> Iterator[Browser]:
     """Ends with its module: while it runs, its process has an event loop that other tests may not meet."""
     try:
-        found = chromium()
+        program = chromium()
     except NoChromium as reason:
         pytest.skip(f"no Chromium: {reason}")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=found.executable, args=list(ARGUMENTS), env={**os.environ, **found.environment}
+            executable_path=program.executable, args=list(ARGUMENTS), env={**os.environ, **program.environment}
         )
         yield started
         started.close()

@@ -65,9 +65,9 @@ def test_the_build_is_whole_and_has_no_source_map() -> None:
 
 
 def test_the_libraries_licences_lie_beside_the_build() -> None:
-    said = (DIST / "LICENSES").read_text()
+    licences = (DIST / "LICENSES").read_text()
     libraries = json.loads((PAGE / "package.json").read_text())["dependencies"]
-    assert [name for name, version in libraries.items() if f"{name} {version} (MIT)" not in said] == []
+    assert [name for name, version in libraries.items() if f"{name} {version} (MIT)" not in licences] == []
 
 
 @pytest.mark.parametrize("lock", ["plugins/statelib_airflow/page", "tests/browser/chromium"])

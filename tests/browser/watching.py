@@ -47,18 +47,18 @@ class Watch:
 
     @property
     def unexpected(self) -> list[str]:
-        return [fault for fault in self.faults if not any(re.search(known, fault) for known in self.expected)]
+        return [fault for fault in self.faults if not any(re.search(each, fault) for each in self.expected)]
 
 
 def inaccessible(page: Page) -> list[str]:
     """Return the findings of axe on the page and its frames of the same origin, except minor ones."""
     for frame in page.frames:
         frame.evaluate(AXE)
-    found: Mapping[str, list[dict[str, object]]] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [_said(one) for one in found["violations"] if one["impact"] in GRAVE]
+    answer: Mapping[str, list[dict[str, object]]] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [_described(one) for one in answer["violations"] if one["impact"] in GRAVE]
 
 
-def _said(violation: Mapping[str, object]) -> str:
+def _described(violation: Mapping[str, object]) -> str:
     nodes = violation["nodes"]
     assert isinstance(nodes, list)
     return f"{violation['impact']} {violation['id']}: {violation['help']} at {[node['target'] for node in nodes[:5]]}"

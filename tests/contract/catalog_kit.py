@@ -62,9 +62,9 @@ def rows(url: str, statement: Select) -> list[tuple]:
     """Return the rows of a query that does not use the catalog's own code."""
     engine = create_engine(url)
     with engine.connect() as connection:
-        found = [tuple(row) for row in connection.execute(statement)]
+        records = [tuple(row) for row in connection.execute(statement)]
     engine.dispose()
-    return found
+    return records
 
 
 def clock() -> int:

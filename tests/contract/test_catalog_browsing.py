@@ -72,8 +72,8 @@ def test_a_history_is_filtered_and_counted_before_it_is_cut(catalog: Catalog):
     assert page(catalog, text="%") == [2]
     assert page(catalog, text=str(expired)[:6].lower()) == [2]
     assert page(catalog, text="3") == [3]
-    found = catalog.browsing.page(PIPE, PageRequest(limit=1, kinds=("CHECKPOINT",)))
-    assert (found.total, [e.checkpoint_id for e in found.entries]) == (2, [2])
+    first_page = catalog.browsing.page(PIPE, PageRequest(limit=1, kinds=("CHECKPOINT",)))
+    assert (first_page.total, [e.checkpoint_id for e in first_page.entries]) == (2, [2])
     assert catalog.browsing.page(OTHER, PageRequest()).total == 0
 
 
@@ -119,8 +119,8 @@ def test_the_newest_run_of_the_gate_is_the_verdict(url: str, catalog: Catalog):
     assert entry.gate == GateSummary(checked=3, failed=1, warned=1)
     assert not entry.gate.passed
     assert catalog.browsing.entry(PIPE, CheckpointId(2)).gate is None
-    found = catalog.browsing.quality(PIPE, CheckpointId(1))
-    assert [(q.severity, q.passed, q.sentences) for q in found] == [
+    verdict = catalog.browsing.quality(PIPE, CheckpointId(1))
+    assert [(q.severity, q.passed, q.sentences) for q in verdict] == [
         ("QUARANTINE", True, ("it is",)),
         ("WARN", False, ("it is",)),
         ("FAIL", False, ("it is",)),
@@ -138,8 +138,8 @@ def test_a_lineage_ends_where_the_page_does(url: str, catalog: Catalog):
     values = dict(zip(CHECKPOINT.c.keys(), row, strict=True))
     more = [{**values, "checkpoint_id": n, "base": n - 1} for n in range(2, 400)]
     change(url, insert(CHECKPOINT).values(more[:200]), insert(CHECKPOINT).values(more[200:]))
-    found = [a.checkpoint_id for a in catalog.browsing.lineage(PIPE, CheckpointId(399))]
-    assert found == list(range(399, 399 - MAX_LINEAGE, -1))
+    ancestors = [a.checkpoint_id for a in catalog.browsing.lineage(PIPE, CheckpointId(399))]
+    assert ancestors == list(range(399, 399 - MAX_LINEAGE, -1))
     assert [a.checkpoint_id for a in catalog.browsing.lineage(PIPE, CheckpointId(2))] == [2, 1]
 
 
@@ -161,10 +161,10 @@ def test_who_shares_a_file(catalog: Catalog):
     for number in range(3):
         commit(catalog, number, None, (shared, alone) if number == 2 else (shared,))
     entry = catalog.browsing.entry(PIPE, CheckpointId(3))
-    found = catalog.browsing.holders(entry, [shared.path, alone.path, "file:/unknown"])
-    assert (found[shared.path].created_by, found[shared.path].others, found[shared.path].total) == (1, (2, 1), 2)
-    assert (found[alone.path].created_by, found[alone.path].others, found[alone.path].total) == (3, (), 0)
-    assert set(found) == {shared.path, alone.path}
+    holders = catalog.browsing.holders(entry, [shared.path, alone.path, "file:/unknown"])
+    assert (holders[shared.path].created_by, holders[shared.path].others, holders[shared.path].total) == (1, (2, 1), 2)
+    assert (holders[alone.path].created_by, holders[alone.path].others, holders[alone.path].total) == (3, (), 0)
+    assert set(holders) == {shared.path, alone.path}
 
 
 def used(catalog: Catalog) -> Usage:

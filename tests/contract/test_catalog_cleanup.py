@@ -36,8 +36,8 @@ def commit(catalog: Catalog, record: CheckpointRecord, *names: str) -> Checkpoin
 
 
 def refs(url: str, number: int) -> set[str]:
-    found = rows(url, select(REF.c.file_id).where(REF.c.checkpoint_id == number))
-    return {name.rpartition("/")[2] for (name,) in found}
+    read_rows = rows(url, select(REF.c.file_id).where(REF.c.checkpoint_id == number))
+    return {name.rpartition("/")[2] for (name,) in read_rows}
 
 
 def states(url: str) -> dict[str, str]:
@@ -77,9 +77,9 @@ def test_pipelines_that_count_alike_do_not_touch_each_others_references(url: str
     other = PipelineName("other")
 
     def held(pipeline: PipelineName) -> dict[int, set[str]]:
-        found = rows(url, select(REF.c.checkpoint_id, REF.c.file_id).where(REF.c.pipeline == pipeline))
-        numbers = sorted({number for number, _ in found})
-        return {n: {name.rpartition("/")[2] for number, name in found if number == n} for n in numbers}
+        read_rows = rows(url, select(REF.c.checkpoint_id, REF.c.file_id).where(REF.c.pipeline == pipeline))
+        numbers = sorted({number for number, _ in read_rows})
+        return {n: {name.rpartition("/")[2] for number, name in read_rows if number == n} for n in numbers}
 
     commit(catalog, catalog.begin(request(0, pipeline=other), locate), "x")
     commit(catalog, catalog.begin(request(0), locate), "a")
@@ -304,11 +304,11 @@ def test_what_the_sweep_judges_by_is_of_one_moment(url: str, catalog: Catalog):
 
     event.listen(Engine, "after_cursor_execute", complete_between)
     try:
-        known = catalog.cleanup.known(PIPE)
+        known_files = catalog.cleanup.known(PIPE)
     finally:
         event.remove(Engine, "after_cursor_execute", complete_between)
     completing[0].join()
     assert catalog.get(PIPE, pending.checkpoint_id).state is CheckpointState.COMPLETED
-    assert known.files == frozenset()
-    assert known.open_attempts == {made.attempt[:ATTEMPT_PREFIX]}
-    assert known.checkpoints[pending.directory] == (pending.checkpoint_id, CheckpointState.PENDING)
+    assert known_files.files == frozenset()
+    assert known_files.open_attempts == {made.attempt[:ATTEMPT_PREFIX]}
+    assert known_files.checkpoints[pending.directory] == (pending.checkpoint_id, CheckpointState.PENDING)

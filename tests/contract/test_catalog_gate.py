@@ -48,9 +48,9 @@ def test_what_is_set_aside_keeps_its_files_and_the_head_stays(catalog: Catalog) 
     assert catalog.gate.set_aside(PIPE, record.checkpoint_id, record.epoch, facts(77), "again") == record
     assert catalog.cleanup.condemn(PIPE, "gc") == 0
     uri = facts(77).files[0].path
-    found = catalog.cleanup.file(uri)
-    assert found is not None
-    assert [r.state for r in found.references] == [CheckpointState.QUARANTINED]
+    file = catalog.cleanup.file(uri)
+    assert file is not None
+    assert [r.state for r in file.references] == [CheckpointState.QUARANTINED]
     assert catalog.abort(PIPE, record.checkpoint_id, "late").state is CheckpointState.QUARANTINED
     with pytest.raises(ConflictError) as refusal:
         catalog.commit(PIPE, record.checkpoint_id, record.epoch, facts(77))

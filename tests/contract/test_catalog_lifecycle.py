@@ -49,8 +49,8 @@ def fail(catalog: Catalog, number: int, failure: Reason = Reason.TASK_FAILURE) -
 
 
 def why(catalog: Catalog, record: CheckpointRecord) -> tuple[CheckpointState, Reason | None]:
-    found = catalog.get(PIPE, record.checkpoint_id)
-    return found.state, found.failure
+    record_now = catalog.get(PIPE, record.checkpoint_id)
+    return record_now.state, record_now.failure
 
 
 def test_every_way_to_end_has_its_reason(catalog: Catalog, clock: Clock):
@@ -187,9 +187,9 @@ def test_a_pipeline_whose_state_was_discarded_starts_from_nothing_only_when_told
     resumed = catalog.suspension.resume(PIPE, "me", from_nothing=True)
     assert resumed == PipelineHead(PIPE, resumed.epoch, head.generation + 1, None, None)
     assert complete(catalog, 0, key="again").base is None
-    with pytest.raises(InvalidRequestError) as kept:
+    with pytest.raises(InvalidRequestError) as record:
         catalog.suspension.resume(PIPE, "me", from_nothing=True)
-    assert kept.value.kind == "state-kept"
+    assert record.value.kind == "state-kept"
     assert history_violations(catalog.head(PIPE), catalog.list(PIPE)) == []
 
 

@@ -60,10 +60,10 @@ def filled(path: Path, checkpoints: int) -> Catalog:
          "heartbeat_at_ms": 0}
         for p in PIPELINES
     ]  # fmt: skip
-    found = [row(pipeline, number, checkpoints) for pipeline in PIPELINES for number in range(1, checkpoints + 1)]
+    records = [row(pipeline, number, checkpoints) for pipeline in PIPELINES for number in range(1, checkpoints + 1)]
     with catalog.cleanup.transaction() as connection:
         connection.execute(insert(LEASE), leases)
-        connection.execute(insert(CHECKPOINT), found)
+        connection.execute(insert(CHECKPOINT), records)
     return catalog
 
 
@@ -87,9 +87,9 @@ def short_and_long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Catalog, C
 
 def cost(look: Callable[[Catalog], object], catalog: Catalog) -> Cost:
     look(catalog)  # what a process asks once is not counted
-    with counted() as found:
+    with counted() as result:
         look(catalog)
-    return found
+    return result
 
 
 LOOKS = {

@@ -86,8 +86,8 @@ def test_of_the_gates_runs_the_newest_is_marked(catalog: Catalog, url: str) -> N
         for run, passed in ((1, 0), (2, 1)):
             values = {"p": PIPE, "c": record.checkpoint_id, "run": run, "passed": passed, "ms": 1_000 * run}
             connection.execute(text(insert), values)
-        found = connection.execute(text("SELECT run, passed, is_newest, at FROM quality_history ORDER BY run")).all()
-    assert [tuple(row) for row in found] == [(1, 0, 0, iso(1_000)), (2, 1, 1, iso(2_000))]
+        rows = connection.execute(text("SELECT run, passed, is_newest, at FROM quality_history ORDER BY run")).all()
+    assert [tuple(row) for row in rows] == [(1, 0, 0, iso(1_000)), (2, 1, 1, iso(2_000))]
 
 
 def test_storage_over_time(catalog: Catalog, url: str) -> None:
@@ -125,9 +125,9 @@ def test_the_documents_queries_answer(catalog: Catalog, url: str, query: str) ->
     begun = catalog.begin(request(2), locate)
     catalog.abort(PIPE, begun.checkpoint_id, "no more", CheckpointFailureReason.TASK_FAILURE)
     with create_engine(url).connect() as connection:
-        found = [dict(row) for row in connection.execute(text(query)).mappings()]
-    assert [row["pipeline"] for row in found] == [PIPE]
-    (row,) = found
+        rows = [dict(row) for row in connection.execute(text(query)).mappings()]
+    assert [row["pipeline"] for row in rows] == [PIPE]
+    (row,) = rows
     if "is_head" in query:
         assert (row["checkpoint_id"], row["entries"]) == (last.checkpoint_id, last.entries)
     elif "ABORTED" in query:

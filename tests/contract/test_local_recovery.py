@@ -109,9 +109,9 @@ class TestIncrementalOfRocksDB(_RocksDB):
         restored = self.restore(self.source(stage, result, reader), tmp_path / "again")
         fill(restored, 300)
         restored.close()
-        for found in self.store.find(CheckpointId(1), files).values():
-            content = (Path(found.directory) / found.copy.name).read_bytes()
-            assert (len(content), crc32c(content)) == (found.copy.size_bytes, found.copy.crc32c)
+        for each in self.store.find(CheckpointId(1), files).values():
+            content = (Path(each.directory) / each.copy.name).read_bytes()
+            assert (len(content), crc32c(content)) == (each.copy.size_bytes, each.copy.crc32c)
 
     def inodes(self) -> set[int]:
         return {path.stat().st_ino for path in self.store.path.rglob("*") if path.is_file()}

@@ -251,7 +251,7 @@ def test_a_native_checkpoint_that_fails(
 
 @pytest.mark.parametrize(("backend", "strategy"), [("rocksdb", "incremental"), ("heap", "full"), ("heap", "changelog")])
 def test_a_run_over_a_damaged_base(tmp_path: Path, world: Path, backend: str, strategy: str) -> None:
-    """Nothing is left of the files that a subtask was about to write, its working directory and its local copies."""
+    """A subtask that fails leaves no file, no working directory and no local copy."""
     tours = Tours(tmp_path / "tours")
     tours.use(Way(backend, strategy, local_recovery=False))
     tours.run(1)

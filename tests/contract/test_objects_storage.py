@@ -85,10 +85,10 @@ def test_a_prefix_is_not_a_part_of_a_name(storage: ObjectCheckpointStorage) -> N
     one, other = storage.initialize_location(CheckpointId(1)), storage.initialize_location(CheckpointId(11))
     storage.publish_metadata(other, b"x")
     assert {file.path for file in list_objects(one.directory, IMPATIENT)} == {LOCATION_NAME}
-    found = {file.path: file for file in list_objects(other.directory, IMPATIENT)}
-    assert set(found) == {LOCATION_NAME, "_metadata"}
-    assert (found["_metadata"].size_bytes, found["_metadata"].regular) == (1, True)
-    assert found["_metadata"].modified_at_ms > 1_600_000_000_000
+    listed = {file.path: file for file in list_objects(other.directory, IMPATIENT)}
+    assert set(listed) == {LOCATION_NAME, "_metadata"}
+    assert (listed["_metadata"].size_bytes, listed["_metadata"].regular) == (1, True)
+    assert listed["_metadata"].modified_at_ms > 1_600_000_000_000
     with pytest.raises(NotFoundError):
         list_objects(f"{storage.root}/nothing", IMPATIENT)
 
@@ -103,9 +103,9 @@ def test_findings_say_what_is_wrong(storage: ObjectCheckpointStorage) -> None:
         FileRecord(path, size, expected, 0, KeyGroupRange(0, 1))
         for path, size, expected in [(name, 500, crc), (name, 501, crc), (name, 500, crc ^ 1), ("gone", 1, 0)]
     ]
-    found = verify_objects(directory, records, True, IMPATIENT)
-    assert [f.problem for f in found] == ["", "size", "checksum", "missing"]
-    assert [(f.actual_size, f.actual_crc) for f in found] == [(500, crc), (500, None), (500, crc), (None, None)]
+    listed = verify_objects(directory, records, True, IMPATIENT)
+    assert [f.problem for f in listed] == ["", "size", "checksum", "missing"]
+    assert [(f.actual_size, f.actual_crc) for f in listed] == [(500, crc), (500, None), (500, crc), (None, None)]
     assert [f.problem for f in verify_objects(directory, records, False, IMPATIENT)] == ["", "size", "", "missing"]
 
 

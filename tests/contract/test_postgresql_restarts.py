@@ -134,20 +134,20 @@ def test_a_commit_in_flight_is_settled_truthfully(server: str) -> None:
             wire.arm(at, fate)
             try:
                 through.commit(PIPE, begun.checkpoint_id, begun.epoch, facts(number + 1))
-                said = "committed"
+                outcome = "committed"
             except RetryableError as error:
-                said = error.kind
+                outcome = error.kind
             with wire.killing:
                 wire.arm(0, "")
-            found = direct.get(PIPE, begun.checkpoint_id)
-            assert said != "committed" or found.state is CheckpointState.COMPLETED
-            seen[f"{said}, {found.state}"] += 1
+            committed_record = direct.get(PIPE, begun.checkpoint_id)
+            assert outcome != "committed" or committed_record.state is CheckpointState.COMPLETED
+            seen[f"{outcome}, {committed_record.state}"] += 1
             again = through.commit(PIPE, begun.checkpoint_id, begun.epoch, facts(number + 1))
             assert again.state is CheckpointState.COMPLETED
             assert direct.head(PIPE).head == begun.checkpoint_id
     assert [r.state for r in direct.list(PIPE)] == [CheckpointState.COMPLETED] * ROUNDS
     print(dict(seen))
-    assert any(said.startswith("commit-unknown") for said in seen)
+    assert any(outcome.startswith("commit-unknown") for outcome in seen)
     record("G6", "commits during which PostgreSQL went away", ROUNDS)
 
 

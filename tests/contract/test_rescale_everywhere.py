@@ -21,12 +21,12 @@ def walk(highest: int) -> list[int]:
     chance = random.Random(SEED)
     for each in left.values():
         chance.shuffle(each)
-    found, way = [1], []
-    while found:
-        if ahead := left[found[-1]]:
-            found.append(ahead.pop())
+    result, way = [1], []
+    while result:
+        if ahead := left[result[-1]]:
+            result.append(ahead.pop())
         else:
-            way.append(found.pop())
+            way.append(result.pop())
     return way[::-1]
 
 

@@ -107,13 +107,13 @@ class Recorder:
         if place is not None and flags & os.O_CREAT:
             assert flags & os.O_EXCL, f"{place}: opened for writing though it may be there"
             self._live()
-        found = real(path, flags, *words, dir_fd=dir_fd)
-        self._opened.pop(found, None)
+        descriptor = real(path, flags, *words, dir_fd=dir_fd)
+        self._opened.pop(descriptor, None)
         if place is not None and flags & os.O_CREAT:
             self._files += 1
-            self._named[place] = self._opened[found] = self._files
+            self._named[place] = self._opened[descriptor] = self._files
             self._add(Call("create", place, self._files))
-        return found
+        return descriptor
 
     def _write(self, real: Callable[..., int], file: int, data: Any) -> int:
         if file not in self._opened:
@@ -207,30 +207,30 @@ class Disk:
 
     def crashes(self, random: Random) -> Iterator[Visible]:
         """Yield the contents that the file system may have if the machine crashes now."""
-        for names, kept in _choices(self._pending, random):
+        for names, choices in _choices(self._pending, random):
             held = dict(self._names)
             for call in names:
                 _apply(held, call)
-            yield self._visible(held, kept)
+            yield self._visible(held, choices)
 
-    def _visible(self, held: dict[tuple[str, str], int], kept: dict[int, int]) -> Visible:
+    def _visible(self, held: dict[tuple[str, str], int], choices: dict[int, int]) -> Visible:
         def reached(directory: str) -> bool:
             return directory == self._root or (
                 held.get(_split(directory)) == DIRECTORY and reached(_split(directory)[0])
             )
 
         return {
-            f"{directory}/{name}": self._content(file, kept)
+            f"{directory}/{name}": self._content(file, choices)
             for (directory, name), file in held.items()
             if file != DIRECTORY and reached(directory)
         }
 
-    def _content(self, file: int, kept: dict[int, int]) -> bytes:
+    def _content(self, file: int, choices: dict[int, int]) -> bytes:
         writes = self._pending.writes.get(file, [])
         if not writes:
             return self._bytes.get(file, b"")
         whole = self._written(file, writes)
-        how = kept.get(file, 0)
+        how = choices.get(file, 0)
         return (self._bytes.get(file, b""), whole[: len(whole) // 2], bytes(len(whole)), whole)[how]
 
     def _written(self, file: int, writes: Sequence[Call]) -> bytes:

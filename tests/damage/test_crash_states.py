@@ -47,14 +47,14 @@ def world(root: Path, way: Way) -> tuple[Deployment, Recorder]:
 
 def needs(deployment: Deployment) -> dict[str, set[str]]:
     """For each checkpoint's ``_metadata``, the files that it names."""
-    found = {}
+    files = {}
     for each in completed(deployment, NAME):
         opened = open_checkpoint(each.directory, own=True, storage_root=deployment.storage_root)
         assert opened.manifest is not None
         place = local_path(each.directory)
         handles = (file_handle(f.path, f.size_bytes) for f in opened.manifest.files)
-        found[f"{place}/_metadata"] = {local_path(absolute_uri(place, handle)) for handle in handles}
-    return found
+        files[f"{place}/_metadata"] = {local_path(absolute_uri(place, handle)) for handle in handles}
+    return files
 
 
 def days(deployment: Deployment, recorder: Recorder, *numbers: int) -> None:
@@ -84,9 +84,9 @@ def cleaned(deployment: Deployment, recorder: Recorder) -> None:
     path = Path(deployment.pipelines_directory) / "shops.yaml"
     path.write_text(path.read_text().replace("checkpoint: {", "checkpoint: {retain: {count: 1}, "))
     retire(deployment)
-    kept = {r.directory for r in completed(deployment, NAME)}
+    directories = {r.directory for r in completed(deployment, NAME)}
     for call in [call for call in recorder.calls if call.kind == "ack"]:
-        if not any(local_path(directory) == call.place[0] for directory in kept):
+        if not any(local_path(directory) == call.place[0] for directory in directories):
             recorder.given_up("/".join(call.place))
     collect_garbage(deployment)
 
@@ -103,10 +103,10 @@ def test_no_crash_of_the_machine_loses_or_tears_a_checkpoint(tmp_path: Path, way
         saved(deployment, recorder)
         named = needs(deployment)
         cleaned(deployment, recorder)
-    found = looked_at(recorder, named)
-    assert found.broken == []
-    assert found.states > 2 * len(recorder.calls) / 2
-    record("G1", "states after a crash of the machine", found.states, unit="states")
+    tally = looked_at(recorder, named)
+    assert tally.broken == []
+    assert tally.states > 2 * len(recorder.calls) / 2
+    record("G1", "states after a crash of the machine", tally.states, unit="states")
     for kind in ("sync", "sync directory"):
         careless = Recorder(recorder.root, calls=[call for call in recorder.calls if call.kind != kind])
         assert looked_at(careless, named).broken, f"without any {kind} something must be lost"
@@ -132,9 +132,9 @@ def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) 
                 recorder.kill_at = None
                 act(deployment, recorder)
                 named |= needs(deployment)
-            found = looked_at(recorder, named)
-            assert found.broken == [], f"{name} killed before call {kill_at}"
-            states += found.states
+            tally = looked_at(recorder, named)
+            assert tally.broken == [], f"{name} killed before call {kill_at}"
+            states += tally.states
     record("G1", "states after a kill, then a crash of the machine", states, unit="states")
 
 
@@ -162,18 +162,18 @@ def test_two_writers_of_one_name(tmp_path: Path) -> None:
             recorder.kill_at = None
             put_if_absent(str(root), "_metadata", b"the same bytes" * 9)
             recorder.acknowledged(f"{root}/_metadata")
-        found = looked_at(recorder, {f"{root}/_metadata": set()})
-        assert found.broken == []
-        states += found.states
+        tally = looked_at(recorder, {f"{root}/_metadata": set()})
+        assert tally.broken == []
+        states += tally.states
     record("G1", "states after a kill, then a crash of the machine", states, unit="states")
 
 
 @pytest.fixture
 def strace() -> str:
-    found = shutil.which("strace")
-    if found is None or subprocess.run([found, "true"], capture_output=True, check=False).returncode:
+    program = shutil.which("strace")
+    if program is None or subprocess.run([program, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no strace that may trace")
-    return found
+    return program
 
 
 def test_the_kernel_is_told_what_was_recorded(tmp_path: Path, strace: str) -> None:

@@ -45,7 +45,7 @@ def some(harms: list[Harm], most: int, random: Random) -> list[Harm]:
 def test_damaged_metadata_is_never_read(whole: Stored) -> None:
     metadata, random = whole.files[0], Random(SEED)
     harms = [missing(metadata), *some([*every_bit(metadata), *every_length(metadata)], METADATA, random)]
-    found = 0
+    tried = 0
     for harm in harms:
         with done(harm):
             for own in (True, False):
@@ -54,8 +54,8 @@ def test_damaged_metadata_is_never_read(whole: Stored) -> None:
                 assert "_metadata" in refused.value.message, harm.what
             (problem,) = verify(whole)
             assert "_metadata" in problem, harm.what
-        found += 1
-    record("G3", "damage to _metadata", found, unit="mutations")
+        tried += 1
+    record("G3", "damage to _metadata", tried, unit="mutations")
 
 
 def test_damage_to_a_file_is_found_and_named(whole: Stored) -> None:

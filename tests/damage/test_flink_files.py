@@ -57,8 +57,8 @@ def test_a_file_that_is_gone_or_cut_is_noticed(original: Path, path: str, tmp_pa
             for read_data in (False, True):
                 if left is None and file.name == "_metadata":
                     continue  # then there is no snapshot
-                found = verified(folder, original, path, read_data)
-                assert found.problems, f"{file} of {size} bytes, {left} left, read_data {read_data}"
+                verification = verified(folder, original, path, read_data)
+                assert verification.problems, f"{file} of {size} bytes, {left} left, read_data {read_data}"
             file.write_bytes(content)
 
 
@@ -69,6 +69,6 @@ def test_what_flink_wrote_is_whole(original: Path, path: str, tmp_path: Path) ->
     (tmp_path / "scratch").mkdir()
     folder = tmp_path / original.name
     shutil.copytree(original, folder)
-    found = verified(folder, original, path, read_data=True)
-    assert (found.problems, found.unread) == ((), ())
-    assert found.files_read == found.files
+    verification = verified(folder, original, path, read_data=True)
+    assert (verification.problems, verification.unread) == ((), ())
+    assert verification.files_read == verification.files

@@ -111,8 +111,8 @@ def test_a_long_history_is_found_again(history: Stored) -> None:
     bad = damaged(history)
     before = listing(root)
     again, _ = rebuilt(history, "second")
-    found, _ = rows(again)
-    assert {number for number, state in found.items() if state == CheckpointState.COMPLETED} == set(states) - set(bad)
+    result, _ = rows(again)
+    assert {number for number, state in result.items() if state == CheckpointState.COMPLETED} == set(states) - set(bad)
     assert listing(root) == before
     record("G7", "damaged checkpoints, none of them COMPLETED", len(bad), unit="checkpoints")
 

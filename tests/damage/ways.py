@@ -105,7 +105,7 @@ class Stored:
         """Restore as the next run does: each handle in its own subtask, then operator state. All of it is read. Return
         whether it is what was written."""
         opened, scratch = self.open(), Path(self.deployment.work_directory) / "restored"
-        found = []
+        statistics = []
         try:
             for number, source in enumerate(opened.sources()):
                 restore = restore_heap
@@ -115,12 +115,14 @@ class Stored:
                     shutil.rmtree(scratch)
                 backend = restore(source.schema, source.handle.key_group_range, [source])
                 check_content(backend)
-                found += [(s.key_group_range, s.entries.tolist(), s.digests.tolist()) for s in backend.statistics()]
+                statistics += [
+                    (s.key_group_range, s.entries.tolist(), s.digests.tolist()) for s in backend.statistics()
+                ]
                 backend.close()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         restore_operator(*_operator(opened))
-        return found == [
+        return statistics == [
             (cut.key_group_range, cut.entries.tolist(), cut.digests.tolist()) for cut in _cuts(opened, self.whole)
         ]
 

@@ -63,9 +63,9 @@ def start(deployment: Deployment, outcomes: Path, acts: list[str], stop_at: int)
         calls = Calls(stop_at)
         threading.setprofile(calls)
         sys.setprofile(calls)
-        found = [act(deployment, what) for what in acts]
+        answers = [act(deployment, what) for what in acts]
         sys.setprofile(None)
-        (outcomes / str(os.getpid())).write_text(json.dumps({"acts": found, "calls": calls.seen}))
+        (outcomes / str(os.getpid())).write_text(json.dumps({"acts": answers, "calls": calls.seen}))
         status = 0
     finally:
         sys.stderr.flush()

@@ -102,10 +102,10 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
     broken: dict[str, int] = field(default_factory=dict)
 
-    def add(self, run: str, found: Sequence[Sequence[str]]) -> None:
+    def add(self, run: str, violations: Sequence[Sequence[str]]) -> None:
         self.runs += 1
-        self.wrong += [f"{run}: {goal}: {said}" for goal, said in found]
-        for goal in {goal for goal, _ in found}:
+        self.wrong += [f"{run}: {goal}: {what_is_wrong}" for goal, what_is_wrong in violations]
+        for goal in {goal for goal, _ in violations}:
             self.broken[goal] = self.broken.get(goal, 0) + 1
 
     def close(self) -> None:

@@ -207,8 +207,8 @@ def without_catalog(world: World) -> None:
 
 
 def disposed(deployment: Deployment) -> None:
-    kept = next(r for r in deployment.catalog().list(NAME) if r.key == "savepoint:kept")
-    dispose(deployment, NAME, kept.checkpoint_id)
+    records = next(r for r in deployment.catalog().list(NAME) if r.key == "savepoint:kept")
+    dispose(deployment, NAME, records.checkpoint_id)
 
 
 def forked(deployment: Deployment) -> None:

@@ -96,7 +96,7 @@ class World:
         shutil.copytree(self.root, self._kept)
         if location_if_object(self.deployment.storage_root):
             bucket = self._bucket()
-            self._objects = {found.key: bucket.read(found.key, 1 << 30) for found in bucket.list("")}
+            self._objects = {each.key: bucket.read(each.key, 1 << 30) for each in bucket.list("")}
         if not self.deployment.catalog_url.startswith("sqlite"):
             engine = create_engine(self.deployment.catalog_url)
             with engine.connect() as connection:
@@ -109,10 +109,10 @@ class World:
         shutil.copytree(self._kept, self.root)
         if location_if_object(self.deployment.storage_root):
             bucket = self._bucket()
-            there = {found.key for found in bucket.list("")}
-            for name in there - self._objects.keys():
+            keys = {each.key for each in bucket.list("")}
+            for name in keys - self._objects.keys():
                 bucket.delete(name)
-            for name in self._objects.keys() - there:
+            for name in self._objects.keys() - keys:
                 bucket.put(name, len(self._objects[name]), lambda data=self._objects[name]: iter([data]))
         if self._rows:
             engine = create_engine(self.deployment.catalog_url)
@@ -143,18 +143,18 @@ def holdings(deployment: Deployment) -> Holdings:
     engine = create_engine(deployment.catalog_url)
     with engine.connect() as connection:
         files = set(connection.execute(select(FILE.c.file_id).where(FILE.c.state == "LIVE")).scalars())
-        kept = CHECKPOINT.c.state.in_((CheckpointState.COMPLETED, CheckpointState.QUARANTINED))
-        places = set(connection.execute(select(CHECKPOINT.c.directory).where(kept)).scalars())
+        is_kept = CHECKPOINT.c.state.in_((CheckpointState.COMPLETED, CheckpointState.QUARANTINED))
+        places = set(connection.execute(select(CHECKPOINT.c.directory).where(is_kept)).scalars())
     engine.dispose()
     places = {place for place in places if place.startswith(f"{root}/")}
     needed = {uri for uri in files if uri.startswith(f"{root}/")} | {f"{place}/_metadata" for place in places}
     parents = {uri.rpartition("/")[0] for uri in needed}  # a fork may need files of what is gone otherwise
     location = location_if_object(root)
     if location is not None:
-        found = Bucket(location.bucket_uri, IMPATIENT).list(location.key)
+        objects = Bucket(location.bucket_uri, IMPATIENT).list(location.key)
         begun = {place for place in parents | places if place.rpartition("/")[2].startswith(("chk-", "savepoint-"))}
         stand_ins = {f"{place}/.location" for place in begun} | {f"{root}/{PUT_PROBE_NAME}"}
-        return Holdings({f"{location.bucket_uri}/{f.key}" for f in found}, needed | stand_ins)
+        return Holdings({f"{location.bucket_uri}/{f.key}" for f in objects}, needed | stand_ins)
     base = Path(root.removeprefix("file://"))
     # A pipeline keeps its own directory and those of files that outlive a checkpoint, empty or not.
     always = {
@@ -188,21 +188,21 @@ def problems(deployment: Deployment, days: int) -> list[tuple[str, str]]:
 def abroad(deployment: Deployment) -> str:
     """The directory of the savepoint that lies outside the storage."""
     place = f"{deployment.root_uri()}-abroad"
-    found = next(f.path for f in deployment.remover().list_files(place) if f.path.endswith("/_metadata"))
-    return f"{place}/{found.removesuffix('/_metadata')}"
+    metadata = next(f.path for f in deployment.remover().list_files(place) if f.path.endswith("/_metadata"))
+    return f"{place}/{metadata.removesuffix('/_metadata')}"
 
 
 def lost(deployment: Deployment, record: CheckpointRecord) -> list[str]:
     """Return the problems of a completed checkpoint: damaged files, or state that its days do not give."""
     opened = resolve(deployment, f"{record.pipeline}/{record.checkpoint_id}")
-    found = list(verify(opened, scratch=deployment.work_directory).problems)
+    problem_list = list(verify(opened, scratch=deployment.work_directory).problems)
     position = opened.position()
     applied = 0 if position is None or position.interval is None else number_of(position.interval.end_ms)
-    if not found and content(deployment, opened) != expected(applied):
-        found.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the state of {applied} days")
-    if not found and noted(opened) != {day(number).end_ms - 1 for number in range(1, applied + 1)}:
-        found.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the side data of {applied} days")
-    return found
+    if not problem_list and content(deployment, opened) != expected(applied):
+        problem_list.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the state of {applied} days")
+    if not problem_list and noted(opened) != {day(number).end_ms - 1 for number in range(1, applied + 1)}:
+        problem_list.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the side data of {applied} days")
+    return problem_list
 
 
 def noted(opened: Checkpoint) -> set[int]:

@@ -213,8 +213,8 @@ class Subtask:
     def _restored(self, source: RestoreSource | None, home: str, number: int | None = None) -> KeyedStateBackend:
         if source is not None and self.store is not None and number is not None:
             assert isinstance(source.reader, DirectoryReader)
-            found = self.store.find(CheckpointId(number), source.reader.checksums or {})
-            source = replace(source, reader=LocalFirstReader(source.reader, found))
+            local_files = self.store.find(CheckpointId(number), source.reader.checksums or {})
+            source = replace(source, reader=LocalFirstReader(source.reader, local_files))
         sources = [source] if source else []
         if "heap" in self.kind:
             return restore_heap(SCHEMA, RANGE, sources, f"{home}-scratch")

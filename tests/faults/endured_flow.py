@@ -78,10 +78,10 @@ class FaultyStorage:
         """``before``: it fails; ``after``: its answer is lost."""
         if self._publishing == "before":
             raise RetryableError("publishing: the storage did not answer", kind="storage-io")
-        there: bytes = self._storage.publish_metadata(*arguments)
+        answer: bytes = self._storage.publish_metadata(*arguments)
         if self._publishing == "after":
             raise RetryableError("publishing: the storage did not answer", kind="storage-io")
-        return there
+        return answer
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ def opened_checkpoints(deployment: Deployment) -> list[Checkpoint]:
     return [resolve(deployment, f"tours/{number}") for number in sorted(record.checkpoint_id for record in records)]
 
 
-def check_nothing_else(deployment: Deployment, there: Iterable[Checkpoint]) -> None:
+def check_nothing_else(deployment: Deployment, answer: Iterable[Checkpoint]) -> None:
     """Storage holds what these checkpoints name, and no other file."""
     named: set[str] = set()
-    for opened in there:
+    for opened in answer:
         assert opened.manifest is not None
         directory = opened.directory.removeprefix("file://")
         named |= {os.path.join(directory, f.path.removeprefix("file://")) for f in opened.manifest.files}

@@ -64,21 +64,21 @@ class _Some:
 @contextmanager
 def failing(at: int | None, kind: str) -> Iterator[list[str]]:
     """Everything below goes through it; the names of the calls, in order."""
-    told = Failing(at, kind)
+    failure = Failing(at, kind)
     with pytest.MonkeyPatch.context() as patch:
-        files = _Some(os, {name: told(f"os.{name}", getattr(os, name), _of_files) for name in FILE_CALLS})
+        files = _Some(os, {name: failure(f"os.{name}", getattr(os, name), _of_files) for name in FILE_CALLS})
         for module in _WITH_FILES:
             patch.setattr(module, "os", files)
-        objects = {name: told(f"obstore.{name}", getattr(obstore, name), _of_objects) for name in OBJECT_CALLS}
+        objects = {name: failure(f"obstore.{name}", getattr(obstore, name), _of_objects) for name in OBJECT_CALLS}
         patch.setitem(sys.modules, "obstore", _Some(obstore, objects))
         for name in ("do_commit", "do_execute"):
-            patch.setattr(SQLiteDialect_pysqlite, name, _of_dialect(told, name))
-        yield told.calls
+            patch.setattr(SQLiteDialect_pysqlite, name, _of_dialect(failure, name))
+        yield failure.calls
 
 
-def _of_dialect(told: Failing, name: str) -> Callable[..., Any]:
+def _of_dialect(failure: Failing, name: str) -> Callable[..., Any]:
     call = getattr(SQLiteDialect_pysqlite, name)
-    return told(f"database.{name}", call, lambda kind: sqlite3.OperationalError(f"{kind}: disk I/O error"))
+    return failure(f"database.{name}", call, lambda kind: sqlite3.OperationalError(f"{kind}: disk I/O error"))
 
 
 def _of_files(kind: str) -> OSError:
@@ -87,5 +87,5 @@ def _of_files(kind: str) -> OSError:
 
 
 def _of_objects(kind: str) -> GenericError:
-    said = "Server returned non-2xx status code: 503 Service Unavailable" if kind == "503" else "operation timed out"
-    return GenericError(said)
+    message = "Server returned non-2xx status code: 503 Service Unavailable" if kind == "503" else "operation timed out"
+    return GenericError(message)

@@ -152,8 +152,8 @@ class World:
         by_directory = own.where(CHECKPOINT.c.state == CheckpointState.COMPLETED)
         statement = by_directory if uri.endswith("/_metadata") else refs.where(REF.c.file_id == uri)
         with self.engine.connect() as connection:
-            found = connection.execute(statement.where(CHECKPOINT.c.state.in_(NEEDED))).first()
-        return "" if found is None else f"{uri} is deleted, {found[1]} checkpoint {found[0]} needs it"
+            needed_row = connection.execute(statement.where(CHECKPOINT.c.state.in_(NEEDED))).first()
+        return "" if needed_row is None else f"{uri} is deleted, {needed_row[1]} checkpoint {needed_row[0]} needs it"
 
 
 class SimulatedCatalog(Catalog):

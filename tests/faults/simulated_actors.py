@@ -224,12 +224,12 @@ class Simulation:
 
         savepoint = plan.record.kind is SnapshotKind.SAVEPOINT
         before = {} if savepoint else plan.previous[subtask].files
-        kept = {name: file for name, file in before.items() if self.world.chance.random() < 0.7}
+        reused = {name: file for name, file in before.items() if self.world.chance.random() < 0.7}
         scope = CheckpointedStateScope.EXCLUSIVE if savepoint else CheckpointedStateScope.SHARED
         new = written(scope, f"data of {attempt}")
         meta = written(CheckpointedStateScope.EXCLUSIVE, f"header of {attempt}")
         name = f"{plan.record.checkpoint_id:06d}.sst"
-        shared = ((name, new.handle), *((name, file.handle) for name, file in kept.items()))
+        shared = ((name, new.handle), *((name, file.handle) for name, file in reused.items()))
         handle = IncrementalRemoteKeyedStateHandle(
             plan.record.checkpoint_id, "0" * 36, key_groups, 1, meta.handle, shared, (), "0" * 36
         )
@@ -237,7 +237,7 @@ class Simulation:
             subtask=subtask,
             key_group_range=key_groups,
             keyed=handle,
-            files=file_records((meta, new, *kept.values()), subtask, key_groups),
+            files=file_records((meta, new, *reused.values()), subtask, key_groups),
             statistics=(empty_statistics(key_groups),),
             events=EventCounts(1, 1, 0),
             restored_from="empty",
@@ -261,10 +261,10 @@ class Simulation:
 
     def restorer(self) -> None:
         """Restores anything that is there, and disposes of a savepoint now and then."""
-        found = self.deployment.catalog().list(NAME, (COMPLETED,))
-        if not found:
+        records = self.deployment.catalog().list(NAME, (COMPLETED,))
+        if not records:
             return
-        chosen = self.world.chance.choice(found)
+        chosen = self.world.chance.choice(records)
         if chosen.kind is SnapshotKind.SAVEPOINT and self.world.chance.random() < 0.5:
             dispose(self.deployment, NAME, chosen.checkpoint_id)
             return
@@ -293,30 +293,30 @@ class Simulation:
         """Return the violations in the present world. The list is empty if there are none."""
         records = {r.checkpoint_id: r for r in self.deployment.catalog().list(NAME)}
         head = self.deployment.catalog().head(NAME)
-        found = self.world.violations + history_violations(head, list(records.values()))
+        violations = self.world.violations + history_violations(head, list(records.values()))
         history, at = [], head.head
         while at is not None:
             history.append(at)
             at = records[at].base
         days = [self._day_of(records[n]) for n in history if records[n].kind is SnapshotKind.CHECKPOINT]
         if days != list(range(len(days), 0, -1)):
-            found.append(f"the history applies the days {days}")
-        kept = [n for n in history if records[n].kind is SnapshotKind.CHECKPOINT][:1]
-        found += [f"{n} of the history is {records[n].state}" for n in kept if records[n].state is not COMPLETED]
-        found += [
+            violations.append(f"the history applies the days {days}")
+        newest = [n for n in history if records[n].kind is SnapshotKind.CHECKPOINT][:1]
+        violations += [f"{n} of the history is {records[n].state}" for n in newest if records[n].state is not COMPLETED]
+        violations += [
             f"{n} was registered, and is {records[n].state}"
             for n in self.done
             if records[n].state in (CheckpointState.PENDING, CheckpointState.ABORTED)
         ]
-        return found + self._storage([r for r in records.values() if r.state is COMPLETED])
+        return violations + self._storage([r for r in records.values() if r.state is COMPLETED])
 
     def _storage(self, completed: list[CheckpointRecord]) -> list[str]:
-        needed, found = set(), []
+        needed, result = set(), []
         self.registered = len(completed)
         for record in completed:
             opened = resolve(self.deployment, f"{NAME}/{record.checkpoint_id}")
             assert opened.manifest is not None
-            found += wrong_files(opened, opened.manifest.files, opened.manifest.files)
+            result += wrong_files(opened, opened.manifest.files, opened.manifest.files)
             needed |= {PLACES.file_uri(record.directory, f.path) for f in opened.manifest.files}
             needed.add(f"{record.directory}/{METADATA_NAME}")
         keys = self.world.objects
@@ -324,5 +324,5 @@ class Simulation:
         locations = {f"gs://sim/{key}".rpartition("/")[0] for key in keys if key.endswith("/.location")}
         extra = locations - {record.directory for record in completed}
         if stored != needed or extra:
-            found.append(f"left {sorted(stored - needed)} {sorted(extra)}, lost {sorted(needed - stored)}")
-        return found
+            result.append(f"left {sorted(stored - needed)} {sorted(extra)}, lost {sorted(needed - stored)}")
+        return result

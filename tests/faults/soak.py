@@ -51,24 +51,24 @@ class Soak:
         self.violations: list[str] = []
         self.lanes = 0
 
-    def run(self, seconds: float, told: Callable[[str], None]) -> dict[str, object]:
-        started = said = time.monotonic()
+    def run(self, seconds: float, on_violation: Callable[[str], None]) -> dict[str, object]:
+        started = reported_at = time.monotonic()
         while time.monotonic() - started < seconds:
             lane = self._new_lane()
             for number in range(ROUNDS_A_LANE):
                 self._round(lane, random.Random(f"{self.seed} {lane.number} {number}"))
-                if time.monotonic() - said >= 60:
-                    said = time.monotonic()
-                    told(f"{(said - started) / 60:.0f} min: {json.dumps(self.summary(lane))}")
+                if time.monotonic() - reported_at >= 60:
+                    reported_at = time.monotonic()
+                    on_violation(f"{(reported_at - started) / 60:.0f} min: {json.dumps(self.summary(lane))}")
                 if lane.journal.violations or time.monotonic() - started >= seconds:
                     break
             self._end(lane)
         return self.summary() | {"minutes": round((time.monotonic() - started) / 60, 1), "seed": self.seed}
 
     def summary(self, lane: Lane | None = None) -> dict[str, object]:
-        counts = self.counts + (_said(lane) if lane else Counter())
-        found = len(self.violations) + (len(lane.journal.violations) if lane else 0)
-        return {"lanes": self.lanes, **dict(sorted(counts.items())), "violations": found}
+        counts = self.counts + (_counted(lane) if lane else Counter())
+        violations = len(self.violations) + (len(lane.journal.violations) if lane else 0)
+        return {"lanes": self.lanes, **dict(sorted(counts.items())), "violations": violations}
 
     def _new_lane(self) -> Lane:
         self.lanes += 1
@@ -82,7 +82,7 @@ class Soak:
     def _end(self, lane: Lane) -> None:
         self._checked(lane, lambda: check_nothing_left(lane))
         self._checked(lane, lambda: check_lane(lane, restored=False))
-        self.counts += _said(lane)
+        self.counts += _counted(lane)
         kind = "s3" if lane.options.storage else "files"
         self.counts[f"lanes on {kind} and {lane.options.catalog.partition(':')[0]}"] += 1
         if lane.journal.violations:
@@ -195,12 +195,12 @@ def ended(pid: int, seconds: float) -> bool:
     return True
 
 
-def _said(lane: Lane) -> Counter[str]:
+def _counted(lane: Lane) -> Counter[str]:
     counts = lane.journal.counts
-    found = Counter({what: counts[what] for what in SAID if what in counts})
-    found["checkpoints"] = sum(lane.journal.snapshots[n].kind == "CHECKPOINT" for n in lane.journal.done)
-    found["savepoints"] = len(lane.journal.done) - found["checkpoints"]
-    return found
+    counted = Counter({what: counts[what] for what in SAID if what in counts})
+    counted["checkpoints"] = sum(lane.journal.snapshots[n].kind == "CHECKPOINT" for n in lane.journal.done)
+    counted["savepoints"] = len(lane.journal.done) - counted["checkpoints"]
+    return counted
 
 
 def warm(directory: Path, name: str, catalog: str) -> None:

@@ -57,9 +57,9 @@ def wrong(lane: Lane, deployment: Deployment, number: int) -> list[str]:
     if number in lane.journal.was_read and not again:
         return problems
     lane.journal.write("read", number)
-    found = content_of(opened, deployment.work_directory)
-    if found != lane.content(number):
-        problems.append(f"checkpoint {number}: {found}, expected {lane.content(number)}")
+    content = content_of(opened, deployment.work_directory)
+    if content != lane.content(number):
+        problems.append(f"checkpoint {number}: {content}, expected {lane.content(number)}")
     return problems
 
 
@@ -90,12 +90,12 @@ def forked(journal: Journal, records: dict[int, CheckpointRecord], head: int | N
 
 def chain(records: dict[int, CheckpointRecord], head: int | None) -> list[int]:
     """The head, its base and so on."""
-    found: list[int] = []
+    ids: list[int] = []
     at = head
     while at is not None:
-        found.append(at)
+        ids.append(at)
         at = records[at].base
-    return found
+    return ids
 
 
 def check_nothing_left(lane: Lane) -> None:
@@ -111,9 +111,9 @@ def check_nothing_left(lane: Lane) -> None:
         if listing(lane, deployment) == before:
             break
     stored, rows, named = listing(lane, deployment), living(lane, deployment), manifests(lane, deployment)
-    for what, there in (("rows", rows), ("manifests", named)):
-        if stored != there:
-            too_many, missing = sorted(stored - there), sorted(there - stored)
+    for what, named_files in (("rows", rows), ("manifests", named)):
+        if stored != named_files:
+            too_many, missing = sorted(stored - named_files), sorted(named_files - stored)
             journal.write("violation", f"storage against {what}: too many {too_many}, missing {missing}")
     journal.write("fixed point", len(stored))
     shutil.rmtree(deployment.work_directory)  # what tasks of killed processes left on their own host
@@ -123,14 +123,14 @@ def check_nothing_left(lane: Lane) -> None:
 def listing(lane: Lane, deployment: Deployment) -> set[str]:
     """Every file of the pipeline, where its users had savepoints written included."""
     savepoints = [f"{deployment.root_uri()}/savepoints", PLACES.kind("/").normalised(str(lane.root / "savepoints"))]
-    found = {
+    files = {
         f"{place}/{file.path}"
         for place in savepoints
         for file in deployment.remover().list_files(place)
         if file.path.startswith(f"savepoint-{lane.name}-")
     }
     place = f"{deployment.root_uri()}/{lane.name}"
-    return found | {f"{place}/{file.path}" for file in deployment.remover().list_files(place)}
+    return files | {f"{place}/{file.path}" for file in deployment.remover().list_files(place)}
 
 
 def living(lane: Lane, deployment: Deployment) -> set[str]:

@@ -129,11 +129,11 @@ class Journal:
         for line in whole.splitlines():
             self._take(*json.loads(line))
 
-    def _take(self, what: str, *said: object) -> None:
+    def _take(self, what: str, *values: object) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
-        number = said[0] if said and isinstance(said[0], int) else 0
+        number = values[0] if values and isinstance(values[0], int) else 0
         if what == "begun":
-            self._begun(number, Snapshot(*said[1:]))
+            self._begun(number, Snapshot(*values[1:]))
         elif what == "done":
             self.done.add(number)
         elif what == "excused":
@@ -145,7 +145,7 @@ class Journal:
         elif what == "restoring":
             self.restores += 1
         elif what == "violation":
-            self.violations.append(str(said[0]))
+            self.violations.append(str(values[0]))
 
     def _begun(self, number: int, snapshot: Snapshot) -> None:
         before = self.day(snapshot.base)

@@ -175,10 +175,10 @@ class Worker:
         self.finish(begun.checkpoint_id, gate=False)
 
     def restore(self) -> None:
-        found = self.catalog.list(self.name, (CheckpointState.COMPLETED,))
-        if not found:
+        records = self.catalog.list(self.name, (CheckpointState.COMPLETED,))
+        if not records:
             return
-        chosen = self.chance.choice(found)
+        chosen = self.chance.choice(records)
         self.about = (chosen.checkpoint_id, CheckpointState.COMPLETED)
         claim = ClaimMode.CLAIM if chosen.owner is Owner.USER and self.chance.random() < 0.3 else ClaimMode.NO_CLAIM
         where = chosen.directory if self.chance.random() < 0.3 else str(chosen.checkpoint_id)
@@ -219,10 +219,10 @@ class Worker:
 
     def reread(self) -> None:
         """Reads what it holds, whatever the others do."""
-        found = self.catalog.list(self.name, (CheckpointState.COMPLETED,))
-        if not found:
+        records = self.catalog.list(self.name, (CheckpointState.COMPLETED,))
+        if not records:
             return
-        chosen, holder = self.chance.choice(found), f"reader {os.getpid()}"
+        chosen, holder = self.chance.choice(records), f"reader {os.getpid()}"
         self.catalog.cleanup.pin(self.name, chosen.checkpoint_id, holder, 600_000)
         self.journal.read()
         self._read_back(chosen)
@@ -230,19 +230,19 @@ class Worker:
 
     def _read_back(self, record: CheckpointRecord) -> None:
         number = record.checkpoint_id
-        found = content_of(resolve(self.deployment, f"{self.name}/{number}"), self.deployment.work_directory)
-        if found != self.lane.content(number):
-            raise CorruptStateError(f"{number}: {found}, expected {self.lane.content(number)}", kind="wrong-content")
+        content = content_of(resolve(self.deployment, f"{self.name}/{number}"), self.deployment.work_directory)
+        if content != self.lane.content(number):
+            raise CorruptStateError(f"{number}: {content}, expected {self.lane.content(number)}", kind="wrong-content")
         self.journal.write("read", number)
 
 
 def content_of(opened: Checkpoint, scratch: str) -> Content:
     """Return the stored content; every checksum is verified."""
-    found: Content = {state.name: {} for state in opened.schema().states}
+    content: Content = {state.name: {} for state in opened.schema().states}
     for name, table in opened.tables(scratch=scratch):
         for row in table.to_pylist():
             key = (row["key"], row["user_key"]) if name == "per_item" else row["key"]
-            if key in found[name]:
+            if key in content[name]:
                 raise CorruptStateError(f"{opened.directory}: {key} is in {name} twice", kind="wrong-content")
-            found[name][key] = row["value"]
-    return found
+            content[name][key] = row["value"]
+    return content

@@ -121,10 +121,10 @@ def check_clean(root: Path, fate: str) -> None:
 
 def check_storage(deployment: Deployment) -> None:
     """Storage holds what completed checkpoints name; each of them is whole, and says what the days came to."""
-    there = opened_checkpoints(deployment)
-    assert len(there) == 3
-    for back, opened in enumerate(reversed(there)):
+    checkpoints = opened_checkpoints(deployment)
+    assert len(checkpoints) == 3
+    for back, opened in enumerate(reversed(checkpoints)):
         assert verify(opened, scratch=deployment.work_directory).problems == ()
         rows = opened.to_arrow("best", scratch=deployment.work_directory).to_pylist()
         assert {row["key"]: row["value"] for row in rows} == expected(DAYS - back)
-    check_nothing_else(deployment, there)
+    check_nothing_else(deployment, checkpoints)

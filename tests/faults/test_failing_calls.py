@@ -63,9 +63,9 @@ def test_a_query_that_fails_leaves_the_catalog_free(tmp_path: Path, read: str) -
     with failing(None, "") as calls:
         READS[read](catalog)
     for at in [at for at, call in enumerate(calls) if call == "database.do_execute"]:
-        with pytest.raises(RetryableError) as kept, failing(at, "EIO"):
+        with pytest.raises(RetryableError) as value, failing(at, "EIO"):
             READS[read](catalog)
-        assert leaks(world.root) == [], (at, kept.value)
+        assert leaks(world.root) == [], (at, value.value)
 
 
 def numbers(world: Worlds, workload: str) -> list[tuple[int, str]]:
@@ -80,17 +80,17 @@ def numbers(world: Worlds, workload: str) -> list[tuple[int, str]]:
 
 def failed(world: Worlds, workload: str, at: int, kind: str) -> list[tuple[str, str]]:
     deployment = world.of(workload).again()
-    found = []
+    wrong = []
     try:
         with failing(at, kind) as calls:
             WORKLOADS[workload](deployment)
     except StatelibError:
         pass  # typed, as promised
     except OSError as error:
-        found.append(("T6", f"{calls[at]} raises {error!r}, which has no type"))
-    found += [("G2", f"{left} outlives the error") for left in map(str, [*leaks(world.root), *unfinished(deployment)])]
+        wrong.append(("T6", f"{calls[at]} raises {error!r}, which has no type"))
+    wrong += [("G2", f"{left} outlives the error") for left in map(str, [*leaks(world.root), *unfinished(deployment)])]
     try:
         recover(deployment, workload)
     except (StatelibError, OSError, AssertionError) as error:
-        return [*found, ("G1", f"the recovery ended with {error!r}")]
-    return found + problems(deployment, LAST)
+        return [*wrong, ("G1", f"the recovery ended with {error!r}")]
+    return wrong + problems(deployment, LAST)

@@ -95,8 +95,8 @@ def filled(disk: Path, free_bytes: int) -> Iterator[Hook]:
 
 @contextmanager
 def limited(size_bytes: int) -> Iterator[Hook]:
-    """No file of this process may be larger, once a subtask begins to write to storage (the catalog is): a write beyond
-    it ends in the middle (EFBIG), its beginning stays."""
+    """Limit the size of the files of this process when a subtask begins to write to storage. A write beyond the limit
+    ends in the middle with EFBIG, and its beginning stays. The catalog is larger already."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def hook(_operation: int) -> None:
@@ -148,8 +148,8 @@ def endured(deployment: FaultyDeployment, around: Room, while_writing: Room) -> 
 
 def completed(deployment: Deployment) -> list[int]:
     """The days that are done."""
-    found = deployment.catalog().list(NAME)
-    intervals = [r.interval for r in found if r.completed_at_ms is not None and r.interval]
+    records = deployment.catalog().list(NAME)
+    intervals = [r.interval for r in records if r.completed_at_ms is not None and r.interval]
     return sorted((interval.start_ms - day(1).start_ms) // 86_400_000 + 1 for interval in intervals)
 
 
@@ -164,9 +164,9 @@ def whole(deployment: Deployment, days: int) -> None:
 def collected(deployment: Deployment, days: int) -> None:
     """After cleaning up, storage holds what the completed ones name, and scratch nothing."""
     sweep(deployment)
-    there = opened_checkpoints(deployment)
-    for opened in there:
+    checkpoints = opened_checkpoints(deployment)
+    for opened in checkpoints:
         assert verify(opened, scratch=deployment.work_directory).problems == ()
-    check_nothing_else(deployment, there)
+    check_nothing_else(deployment, checkpoints)
     assert list(Path(deployment.work_directory).iterdir()) == []
     whole(deployment, days)

@@ -34,31 +34,31 @@ def made(
 
 def ways(made: Worlds, workloads: Sequence[str]) -> dict[str, str]:
     """For each point a workload that comes to it."""
-    found: dict[str, str] = {}
+    chains: dict[str, str] = {}
     for workload in workloads:
         if workload != EMPTY:
             for place in made.trace(workload):
-                found.setdefault(place.point, workload)
-    return found | {f"rebuild: {when}": EMPTY for when in ("before commit", "committed")}
+                chains.setdefault(place.point, workload)
+    return chains | {f"rebuild: {when}": EMPTY for when in ("before commit", "committed")}
 
 
 @pytest.mark.timeout(3600)
 def test_killed_at_every_point(made: tuple[str, Worlds], tmp_path: Path) -> None:
     setting, world = made
     every = ALL or world.catalog_url == ""
-    found = ways(world, ORDER if every else ["interval", "gc"])
+    chains = ways(world, ORDER if every else ["interval", "gc"])
     other = ONLY_OBJECTS if setting.startswith("local") else ONLY_FILES
-    assert not every or POINTS.keys() - found.keys() == {name for name in POINTS if name.startswith(other)}, (
+    assert not every or POINTS.keys() - chains.keys() == {name for name in POINTS if name.startswith(other)}, (
         "never reached"
     )
     chance = random.Random(f"{SEED} {setting}")
-    names = sorted(found)
-    chosen = names if ALL else chance.sample([name for name in names if found[name] != EMPTY], SAMPLE)
+    names = sorted(chains)
+    chosen = names if ALL else chance.sample([name for name in names if chains[name] != EMPTY], SAMPLE)
     tally = Tally(f"killed at a point, then recovered ({setting})")
-    for point in sorted(chosen, key=lambda name: found[name] == EMPTY):
+    for point in sorted(chosen, key=lambda name: chains[name] == EMPTY):
         again = chance.random() < 0.5
-        wrong = killed(world, found[point], [Place(point)], again, tmp_path / "report")
-        assert wrong is not None, f"{found[point]} never came to {point}"
+        wrong = killed(world, chains[point], [Place(point)], again, tmp_path / "report")
+        assert wrong is not None, f"{chains[point]} never came to {point}"
         tally.add(point, wrong)
     tally.close()
 
@@ -77,10 +77,10 @@ def test_killed_again_in_recovery(tmp_path: Path) -> None:
         workload = chance.choice([*places])
         more = [Place(chance.choice(points), chance.choice([0, 0, 1, 4])) for _ in range(chance.choice([1, 1, 2]))]
         chain = [chance.choice(places[workload]), *more]
-        said = f"{workload} {' then '.join(f'{p.point} ({p.nth})' for p in chain)}"
+        run_name = f"{workload} {' then '.join(f'{p.point} ({p.nth})' for p in chain)}"
         wrong = killed(world, workload, chain, chance.random() < 0.5, tmp_path / "report")
         if wrong is not None:  # how often RocksDB makes a directory is not the same each time
-            tally.add(said, wrong)
+            tally.add(run_name, wrong)
     assert tally.runs > 0.8 * number
     tally.close()
 
@@ -100,5 +100,5 @@ def killed(made: Worlds, workload: str, chain: list[Place], from_the_task: bool,
     ended = run(recovered, deployment, made.environment, workload, from_the_task, report)
     if ended != 0:
         return [["G1", f"the recovery ended with {ended}"]]
-    found: Found = json.loads(report.read_text())
-    return found
+    answer: Found = json.loads(report.read_text())
+    return answer

@@ -31,11 +31,11 @@ def test_a_killed_subtask_leaves_no_file(
 ) -> None:
     with subtask(tmp_path, backend, strategy, execution) as process:
         assert process.stdout is not None
-        said = [process.stdout.readline(), process.stdout.readline()]
-        if said[1] == "writing\n":
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        if lines[1] == "writing\n":
             process.send_signal(number)
         rest, trouble = process.communicate(timeout=100)
-    assert said == ["ready\n", "writing\n"], trouble
+    assert lines == ["ready\n", "writing\n"], trouble
     assert (process.returncode, rest) == (-number, ""), trouble
     assert_nothing_left(tmp_path)
 
@@ -45,9 +45,9 @@ def test_a_subtask_whose_jvm_is_killed_leaves_no_file(tmp_path: Path, backend: s
     """So end a job whose run is marked as failed in Airflow, and an executor that runs out of memory."""
     with subtask(tmp_path, backend, strategy, "async", "spark") as process:
         assert process.stderr is not None
-        said = ""
+        lines = ""
         while line := process.stderr.readline():
-            said += line
+            lines += line
             if line.endswith("writing\n"):  # Spark may have begun the line with its progress
                 break
         members = family(process.pid)
@@ -56,7 +56,7 @@ def test_a_subtask_whose_jvm_is_killed_leaves_no_file(tmp_path: Path, backend: s
         rest, trouble = process.communicate(timeout=100)
         _, alive = psutil.wait_procs(members, timeout=100)
     assert alive == []
-    assert (process.returncode, rest) == (1, "ready\n"), said + trouble
+    assert (process.returncode, rest) == (1, "ready\n"), lines + trouble
     assert_nothing_left(tmp_path)
 
 

@@ -48,8 +48,8 @@ def test_an_interval_is_never_begun_on_a_state_that_it_does_not_follow(tmp_path:
     deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     for number in (1, 2, 3):
         checkpoint_of(deployment, "tours", number, events(number))
-    there = OvertakenDeployment(**vars(deployment), overtaken=Overtaken(deployment.catalog()))
+    overtaken = OvertakenDeployment(**vars(deployment), overtaken=Overtaken(deployment.catalog()))
     with pytest.raises(InvalidRequestError, match="the events in between would be lost") as refusal:
-        begin(there, there.pipeline("tours"), day(4), "test")
+        begin(overtaken, overtaken.pipeline("tours"), day(4), "test")
     assert refusal.value.kind == "interval-gap"
     assert deployment.catalog().list(PipelineName("tours"), {CheckpointState.PENDING}) == []

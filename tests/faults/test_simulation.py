@@ -42,13 +42,13 @@ def simulations(first: int, number: int, scratch: str) -> tuple[Counter[str], di
     engine = memory_engine()
     with simulating():
         for seed in range(first, first + number):
-            simulation, found = simulate(engine, seed, scratch)
+            simulation, result = simulate(engine, seed, scratch)
             world = simulation.world
             counts += Counter(steps=world.steps, deaths=world.deaths, registered=len(simulation.done))
             counts["take-overs"] += world.take_overs
             counts.update(simulation.errors)
-            if found:
-                wrong[seed] = found
+            if result:
+                wrong[seed] = result
     engine.dispose()
     return counts, wrong
 
@@ -67,6 +67,6 @@ def test_simulated_histories(tmp_path: Path, first: int) -> None:
 if __name__ == "__main__":
     began = time.process_time()
     counted, bad = simulations(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1, "/tmp")
-    for seed, said in bad.items():
-        print(seed, *said, sep="\n  ")
+    for seed, violations in bad.items():
+        print(seed, *violations, sep="\n  ")
     print(dict(counted), f"{len(bad)} wrong, {time.process_time() - began:.1f} s of CPU")

@@ -25,8 +25,8 @@ def test_stopped_at_a_point(tmp_path: Path, strategy: tuple[str, str]) -> None:
     for workload in CENTRAL_ORDER:
         if TEST_FAULTS or (strategy, workload) in SAMPLED:
             for place in spread(world.trace(workload), rounds(2, 16), SEED):
-                said = f"{workload} {place.point} ({place.nth})"
-                tally.add(said, stopped(world, workload, place, from_the_task=tally.runs % 2 == 1))
+                run = f"{workload} {place.point} ({place.nth})"
+                tally.add(run, stopped(world, workload, place, from_the_task=tally.runs % 2 == 1))
     tally.close()
 
 
@@ -35,9 +35,9 @@ def stopped(world: Worlds, workload: str, place: Place, *, from_the_task: bool) 
     with pytest.raises(Crash), ends_at(place, crash):
         WORKLOADS[workload](deployment)
     open_still = [*leaks(world.root), *unfinished(deployment)]
-    found = [("G2", f"{left} outlives the exception") for left in map(str, open_still)]
+    violations = [("G2", f"{left} outlives the exception") for left in map(str, open_still)]
     try:
         recover(deployment, workload, from_the_task=from_the_task)
     except (StatelibError, AssertionError) as error:
-        return [*found, ("G1", f"the recovery ended with {error}")]
-    return found + problems(deployment, LAST)
+        return [*violations, ("G1", f"the recovery ended with {error}")]
+    return violations + problems(deployment, LAST)

@@ -80,8 +80,8 @@ def run(target: Target, damage: Callable[[Random, bytes, bytes], bytes], rounds:
     refused = 0
     for case in range(rounds):
         name, other = names[case % len(names)], random.choice(names)
-        kept = target.kept.get(name, 0)
-        data = target.seeds[name][:kept] + damage(random, target.seeds[name][kept:], target.seeds[other])
+        prefix_size = target.kept.get(name, 0)
+        data = target.seeds[name][:prefix_size] + damage(random, target.seeds[name][prefix_size:], target.seeds[other])
         wrong, was_refused = _wrong(target, name, data)
         refused += was_refused
         if wrong is not None and wrong[0] in findings:

@@ -96,8 +96,8 @@ def _types() -> list[object]:
     handle, data, _ = heap_handle("1.20.5/values-hashmap-native")
     schemas = [decode_keyed_header(data[: handle.offsets[0]], 128).schema]
     schemas += [sample.schema for fixture in (*CANONICAL, *SQL) for _, sample in canonical_samples(fixture)]
-    found = {str(t): t for s in schemas for d in s.states for t in (s.key_type, d.value_type, d.namespace_type)}
-    return list(found.values())
+    types = {str(t): t for s in schemas for d in s.states for t in (s.key_type, d.value_type, d.namespace_type)}
+    return list(types.values())
 
 
 def _serializer_snapshots() -> Target:
@@ -109,9 +109,9 @@ def _serializer_snapshots() -> Target:
             continue
 
     def read(_: str, data: bytes) -> None:
-        found = decode_serializer_snapshot(Reader(data, "serializer snapshot"))
-        str(found)
-        codec_of(found)
+        types = decode_serializer_snapshot(Reader(data, "serializer snapshot"))
+        str(types)
+        codec_of(types)
 
     return Target(seeds, read)
 

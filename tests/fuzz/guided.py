@@ -39,9 +39,9 @@ def fuzz(name: str, seconds: str, directory: str | None) -> None:
     def one(data: bytes) -> None:
         if len(data) < 2:
             return
-        kept = names[int.from_bytes(data[:2], "big") % len(names)]
+        chosen = names[int.from_bytes(data[:2], "big") % len(names)]
         try:
-            target.read(kept, target.seeds[kept][: target.kept.get(kept, 0)] + data[2:])
+            target.read(chosen, target.seeds[chosen][: target.kept.get(chosen, 0)] + data[2:])
         except StatelibError as error:
             if not (error.kind and str(error).isprintable()):
                 raise ValueError(f"not a clear line: {error!r}") from error

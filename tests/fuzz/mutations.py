@@ -18,10 +18,10 @@ _HEAD = 600
 
 def mutated(random: Random, data: bytes, other: bytes) -> bytes:
     """``data`` after one to three kinds of damage; ``other``: where a splice takes its bytes."""
-    found = bytearray(data)
+    copy = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
-        random.choice(_KINDS)(random, found, other)
-    return bytes(found)
+        random.choice(_KINDS)(random, copy, other)
+    return bytes(copy)
 
 
 def place(random: Random, data: bytearray) -> int:
@@ -47,8 +47,8 @@ def _number(random: Random, data: bytearray, _: bytes) -> None:
     """A length, a count or an offset becomes another: near the one that is there, or one at an edge."""
     size = random.choice((1, 2, 4, 4, 4, 8))
     at = place(random, data)
-    there = int.from_bytes(data[at : at + size], "big")
-    near = there + random.choice((-1000, -8, -1, 1, 2, 7, 1000))
+    old_number = int.from_bytes(data[at : at + size], "big")
+    near = old_number + random.choice((-1000, -8, -1, 1, 2, 7, 1000))
     number = near if random.random() < 0.4 else random.choice(_LENGTHS)
     data[at : at + size] = (number % (1 << 8 * size)).to_bytes(size, "big")
 

@@ -85,10 +85,10 @@ def canonical_samples(fixture: str, most_rows: int = 12) -> Iterator[tuple[str, 
             data = memoryview(content(fixture, handle.stream))
             read_range = partial(_cut, data)
             header = read_header(read_range, handle, operator.max_parallelism)
-            found: dict[int, list[StateRows]] = {}
+            states: dict[int, list[StateRows]] = {}
             for state, rows in iter_canonical(read_range, handle, header):
-                found.setdefault(state, []).append(rows)
-            all_rows = [_joined(found.get(state, [])) for state in range(len(header.schema.states))]
+                states.setdefault(state, []).append(rows)
+            all_rows = [_joined(states.get(state, [])) for state in range(len(header.schema.states))]
             sample = _few(header.schema, header.prefix_width, all_rows, most_rows)
             if sample is not None:
                 yield f"{fixture} {operator.operator_id.hex()[:6]}", sample
@@ -109,8 +109,8 @@ def _few(schema: KeyedStateSchema, width: int, states: list[StateRows], most: in
     if not len(present):
         return None
     last = int(present[min(len(present) - 1, 4)])
-    kept = tuple(_sorted(rows, np.flatnonzero(of <= last)[:most]) for rows, of in zip(states, groups, strict=True))
-    return Sample(schema, kept, KeyGroupRange(0, last))
+    few = tuple(_sorted(rows, np.flatnonzero(of <= last)[:most]) for rows, of in zip(states, groups, strict=True))
+    return Sample(schema, few, KeyGroupRange(0, last))
 
 
 def _sorted(rows: StateRows, which: np.ndarray) -> StateRows:
@@ -132,10 +132,10 @@ def heap_sample(fixture: str) -> Sample:
     handle, data, max_parallelism = heap_handle(fixture)
     read_range = partial(_cut, memoryview(data))
     header = read_header(read_range, handle, max_parallelism)
-    found: dict[int, list[StateRows]] = {}
+    states_read: dict[int, list[StateRows]] = {}
     for state, rows in iter_heap(read_range, handle, header):
-        found.setdefault(state, []).append(rows)
-    states = [_joined(found.get(state, [])) for state in range(len(header.schema.states))]
+        states_read.setdefault(state, []).append(rows)
+    states = [_joined(states_read.get(state, [])) for state in range(len(header.schema.states))]
     sample = _few(header.schema, header.prefix_width, states, 6)
     assert sample is not None
     return sample

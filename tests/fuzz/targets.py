@@ -119,8 +119,8 @@ def _also_behind_headers(
     sizes = {name: decode_keyed_header(data, samples[name].schema.max_parallelism).size_bytes
              for name, data in streams.items()}  # fmt: skip
     twice = {**streams, **{f"{name}{_BEHIND}": data for name, data in streams.items()}}
-    kept = {f"{name}{_BEHIND}": size for name, size in sizes.items()}
-    return Target(twice, lambda name, data: read(name.removesuffix(_BEHIND), data), kept=kept)
+    sizes_behind = {f"{name}{_BEHIND}": size for name, size in sizes.items()}
+    return Target(twice, lambda name, data: read(name.removesuffix(_BEHIND), data), kept=sizes_behind)
 
 
 def _cut(data: memoryview, start: int, stop: int) -> memoryview:
@@ -128,8 +128,8 @@ def _cut(data: memoryview, start: int, stop: int) -> memoryview:
 
 
 def _heap(compressed: bool) -> Target:
-    found = [sample for fixture in CANONICAL for sample in canonical_samples(fixture, 6)]
-    samples = dict([*found, (VALUES, heap_sample(VALUES))])
+    samples_read = [sample for fixture in CANONICAL for sample in canonical_samples(fixture, 6)]
+    samples = dict([*samples_read, (VALUES, heap_sample(VALUES))])
     encoded: dict[str, tuple[bytes, tuple[int, ...]]] = {}
     for name, sample in samples.items():
         stream = HeapStream(sample.schema, sample.key_groups, sample.rows, compressed)

@@ -114,13 +114,13 @@ def true_entries(snapshot: Snapshot, uid: str) -> list[Entry]:
 
 def stored_entries(snapshot: Snapshot, uid: str) -> list[Entry]:
     """Return the entries of an operator's keyed states as statelib reads them from the savepoint."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for operator, max_parallelism, handle in keyed_handles(snapshot):
         if operator == uid:
             header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
             for state, rows in iter_canonical(snapshot.read_range(handle.stream), handle, header):
-                found += decoded(header, header.schema.states[state], rows)
-    return found
+                entries += decoded(header, header.schema.states[state], rows)
+    return entries
 
 
 def decoded(header: KeyedHeader, descriptor: StateDescriptor, rows: StateRows) -> Iterator[Entry]:

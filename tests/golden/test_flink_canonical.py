@@ -72,8 +72,8 @@ def test_header_lists_the_job_s_states_and_its_timers(snapshot: Snapshot) -> Non
     (operator,) = snapshot.about["operators"]
     for _, max_parallelism, handle in keyed_handles(snapshot):
         header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
-        found = {s.name: s.kind.value for s in header.schema.states if s.kind is not StateKind.TIMERS}
-        assert found == {state["name"]: state["kind"] for state in operator["states"]}
+        kinds = {s.name: s.kind.value for s in header.schema.states if s.kind is not StateKind.TIMERS}
+        assert kinds == {state["name"]: state["kind"] for state in operator["states"]}
         timers = {state.name for state in header.schema.states if state.kind is StateKind.TIMERS}
         assert timers == {"_timer_state/processing_user-timers", "_timer_state/event_user-timers"}
         assert header.compressed == snapshot.directory.parent.name.startswith("compressed")

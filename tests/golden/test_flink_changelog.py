@@ -170,11 +170,11 @@ def test_damage_is_an_error_of_ours_or_changes_what_is_read(flip: bool, tmp_path
         log = (replace(part, segments=((ByteStreamStateHandle("x", data), offset),)),)
         damaged = (replace(source, handle=replace(source.handle, log=log)),)
         try:
-            found = lines_of(damaged, tmp_path)
+            lines = lines_of(damaged, tmp_path)
         except StatelibError:
             continue
         assert flip
-        assert len(found) > 0
+        assert len(lines) > 0
 
 
 def test_a_snapshot_with_its_log_elsewhere_is_refused() -> None:

@@ -70,13 +70,13 @@ def registered() -> Iterator[None]:
 
 @pytest.mark.usefixtures("registered")
 def test_a_decoder_shows_the_values_that_the_job_had() -> None:
-    found = {}
+    values = {}
     for line in map(json.loads, export_all_lines(opened(KRYO), "uuid")):
         assert (line["value"]["type"], line["value"]["class"]) == ("decoded", NAME)
-        found[line["key"]["v"]] = line["value"]["v"]
+        values[line["key"]["v"]] = line["value"]["v"]
     truth = map(json.loads, (KRYO / "truth.jsonl").read_text(encoding="utf-8").splitlines())
-    assert found == {line["key"]["v"]: line["value"]["v"] for line in truth}
-    assert len(found) > 30
+    assert values == {line["key"]["v"]: line["value"]["v"] for line in truth}
+    assert len(values) > 30
 
 
 def lines_of(type_: StateType, value: bytes) -> list[str]:
@@ -184,13 +184,13 @@ def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: 
     """Timers are in raw keyed state if RocksDB holds the state and the heap the timers."""
     operators = (OperatorState(bytes(16), 1, 128, ((0, OperatorSubtaskState(raw_keyed=raw_timers())),)),)
     (tmp_path / "_metadata").write_bytes(encode_metadata(CheckpointMetadata(1, operators)))
-    found = open_checkpoint(str(tmp_path))
-    (line,) = export_all_lines(found, None)
+    values = open_checkpoint(str(tmp_path))
+    (line,) = export_all_lines(values, None)
     assert line == (
         '{"op":"00000000000000000000000000000000","state":"t","kind":"eventTimer","key":{"type":"long","v":42},"kg":29,'
         '"ns":{"type":"timewindow","start":0,"end":10},"ts":9}'
     )
-    assert [s.name for s in found.schema().states] == ["_timer_state/event_t", "_timer_state/processing_t"]
+    assert [s.name for s in values.schema().states] == ["_timer_state/event_t", "_timer_state/processing_t"]
     with pytest.raises(UnsupportedError) as caught:
-        found.sources()
+        values.sources()
     assert caught.value.kind == "raw-keyed-state"

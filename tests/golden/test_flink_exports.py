@@ -29,12 +29,12 @@ def exported(folder: Path, path: str) -> list[str]:
     replace the operators' ids. The lines are sorted as Java sorts text, by units of UTF-16."""
     about = json.loads((folder / "about.json").read_text())
     uids = {hex_id: uid for uid, hex_id in about["operatorIds"].items()}
-    told = {operator["uid"] for operator in about["operators"]}
+    recorded_uids = {operator["uid"] for operator in about["operators"]}
     lines = []
     for line in export_all_lines(opened(folder, path, LONG), None):
         name, at = json.JSONDecoder().raw_decode(line, len('{"op":'))
         uid = uids.get(name, name)
-        if uid in told:
+        if uid in recorded_uids:
             lines.append('{"op":' + json.dumps(uid, ensure_ascii=False) + line[at:])
     return sorted(lines, key=lambda line: line.encode("utf-16-be"))
 

@@ -25,8 +25,8 @@ OPERATOR_STATE = "1.20.5/hashmap-filemerging"
 
 
 def opened(fixture: str) -> Checkpoint:
-    found = newest(ROOT / fixture)
-    return replace(found, selected=found.keyed_operator().operator_id)
+    result = newest(ROOT / fixture)
+    return replace(result, selected=result.keyed_operator().operator_id)
 
 
 def segments(checkpoint: Checkpoint) -> list[SegmentFileStateHandle]:
@@ -53,17 +53,17 @@ def test_every_entry_equals_the_truth(fixture: str, tmp_path: Path) -> None:
     lines = map(json.loads, (ROOT / fixture / "truth.jsonl").read_text(encoding="utf-8").splitlines())
     expected = sorted(normal(line) for line in lines if line["kind"] in KEYED_KINDS)
     assert len(expected) > 300
-    found = export_lines(opened(fixture), None, scratch=str(tmp_path))
-    assert sorted(normal(json.loads(line)) for line in found) == expected
+    exported = export_lines(opened(fixture), None, scratch=str(tmp_path))
+    assert sorted(normal(json.loads(line)) for line in exported) == expected
 
 
 @pytest.mark.parametrize("fixture", FIXTURES)
 def test_files_hold_several_segments(fixture: str) -> None:
-    found = segments(opened(fixture))
-    assert len({s.path for s in found}) < len(found)
-    assert len(found) >= FIXTURES[fixture]
-    assert {s.scope for s in found} >= {SegmentScope.EXCLUSIVE}
-    assert any(s.start for s in found)
+    file_segments = segments(opened(fixture))
+    assert len({s.path for s in file_segments}) < len(file_segments)
+    assert len(file_segments) >= FIXTURES[fixture]
+    assert {s.scope for s in file_segments} >= {SegmentScope.EXCLUSIVE}
+    assert any(s.start for s in file_segments)
 
 
 def test_operator_state_lies_in_segments_too() -> None:

@@ -36,8 +36,8 @@ def test_parquet_has_no_such_column_and_is_read_back_without(aggregate: Checkpoi
     assert table.column_names == ["key_group", "user_key", "value"]
     change = OperatorChange(put={aggregate.schema().state("distinctAcc_0"): table.slice(0, 2)})
     again = open_checkpoint(rewrite(aggregate, NewSavepoint(str(tmp_path), "again"), changes={UID: change}))
-    found = again.to_arrow("distinctAcc_0").sort_by("user_key")
-    assert found.equals(aggregate.to_arrow("distinctAcc_0").slice(0, 2).sort_by("user_key"))
+    table_read = again.to_arrow("distinctAcc_0").sort_by("user_key")
+    assert table_read.equals(aggregate.to_arrow("distinctAcc_0").slice(0, 2).sort_by("user_key"))
     assert again.to_arrow("accState").equals(aggregate.to_arrow("accState"))
 
 

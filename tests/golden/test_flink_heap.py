@@ -133,11 +133,11 @@ def test_a_timer_with_entries_is_read() -> None:
         return view[start:stop]
 
     stream = replace(handle, stream=ByteStreamStateHandle("x", changed))
-    found = [rows for state, rows in iter_heap(read, stream, header) if state == timer_id]
-    assert [rows.keys.to_list() for rows in found] == [[bytes([handle.key_group_range.end]) + timer]]
-    assert [rows.values.to_list() for rows in found] == [[b""]]
+    timer_rows = [rows for state, rows in iter_heap(read, stream, header) if state == timer_id]
+    assert [rows.keys.to_list() for rows in timer_rows] == [[bytes([handle.key_group_range.end]) + timer]]
+    assert [rows.values.to_list() for rows in timer_rows] == [[b""]]
 
 
 def test_the_kinds_of_state_are_all_there() -> None:
-    found = {d.kind for d in opened(KINDS[0]).schema().states}
-    assert found == set(StateKind)
+    kinds = {d.kind for d in opened(KINDS[0]).schema().states}
+    assert kinds == set(StateKind)

@@ -30,8 +30,8 @@ def test_records_in_flight_are_told_by_operator(version: str) -> None:
         if handles := sum(state.channel_handles for state in states):
             sizes[operator.uid or operator.operator_id.hex()] = handles, sum(state.channel_bytes for state in states)
     assert sizes == EXPECTED[version]
-    told = [line for line in left_out(opened(folder, key_type=LONG)) if "in flight" in line]
-    assert told == [
+    in_flight = [line for line in left_out(opened(folder, key_type=LONG)) if "in flight" in line]
+    assert in_flight == [
         f"{name}: {handles} handles of records in flight, {size} bytes (an unaligned checkpoint), not read"
         for name, (handles, size) in sizes.items()
     ]

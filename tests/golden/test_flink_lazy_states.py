@@ -89,9 +89,9 @@ def test_a_diff_of_two_forms_finds_nothing() -> None:
 def test_a_rewrite_drops_what_it_was_told_to_and_nothing_else(dropped: str, tmp_path: Path) -> None:
     change = OperatorChange(drop=frozenset({dropped}))
     again = open_checkpoint(rewrite(lazy(), NewSavepoint(str(tmp_path), "again"), changes={"lazy": change}))
-    kept = {"common", "map", "odd", "third"} - {dropped}
+    names = {"common", "map", "odd", "third"} - {dropped}
     assert [line.partition(",")[2] for line in lines(again)] == [
-        line.partition(",")[2] for line in sorted(true_lines(*kept))
+        line.partition(",")[2] for line in sorted(true_lines(*names))
     ]
 
 

@@ -112,8 +112,8 @@ def expected_subtask(facts: Json) -> Json:
 
 def optional(text: str | None) -> str:
     """Java's ``Optional[x]``."""
-    found = re.fullmatch(r"Optional\[(.*)\]", text or "")
-    return found.group(1) if found else ""
+    match = re.fullmatch(r"Optional\[(.*)\]", text or "")
+    return match.group(1) if match else ""
 
 
 def test_operator_ids_come_from_uids(snapshot: Snapshot) -> None:

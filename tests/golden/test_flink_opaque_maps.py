@@ -25,9 +25,9 @@ SERIALIZER = "org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializer"
 
 def kryo() -> StateType:
     """A type as a real header tells it."""
-    found = opened_fixture(ROOT / "1.20.5" / "kryo-hashmap-canonical").schema().state("uuid").value_type
-    assert isinstance(found, Opaque)
-    return found
+    value_type = opened_fixture(ROOT / "1.20.5" / "kryo-hashmap-canonical").schema().state("uuid").value_type
+    assert isinstance(value_type, Opaque)
+    return value_type
 
 
 def snapshot(path: Path, *entries: bytes) -> Checkpoint:
@@ -72,7 +72,7 @@ def test_what_can_be_divided_in_one_way_is_a_line_an_entry(form: str, tmp_path: 
 def test_it_is_described_and_whole(tmp_path: Path) -> None:
     opened = snapshot(tmp_path, b"\x02ax\x00z", b"\x02b\x02yz")
     (operator,) = describe(opened)["operators"]
-    told = {state["name"]: (state["elements"], state["opaque"]) for state in operator["operator_states"]}
-    assert told == {"n": (1, []), "rules": (2, [SERIALIZER])}
+    described = {state["name"]: (state["elements"], state["opaque"]) for state in operator["operator_states"]}
+    assert described == {"n": (1, []), "rules": (2, [SERIALIZER])}
     assert not any("unreadable" in state for state in operator["operator_states"])
     assert verify(opened).problems == ()

@@ -41,13 +41,15 @@ def test_every_element_equals_the_truth(fixture: str, copies: int) -> None:
             assert isinstance(state.operator.stream, ByteStreamStateHandle)
             stream = OperatorStream(state.operator, state.operator.stream.data)
             for descriptor in stream.descriptors:
-                found = sorted(operator_lines(uid, descriptor, stream.stored(descriptor)))
+                lines_read = sorted(operator_lines(uid, descriptor, stream.stored(descriptor)))
                 if descriptor.mode is OperatorStateMode.BROADCAST:
-                    broadcast.setdefault(descriptor.name, []).append(found)
+                    broadcast.setdefault(descriptor.name, []).append(lines_read)
                 else:
-                    lines += found
-    assert all(len(found) == copies and found[0] == found[-1] for found in broadcast.values()), "the same everywhere"
-    lines += [line for found in broadcast.values() for line in found[0]]
+                    lines += lines_read
+    assert all(len(lines_read) == copies and lines_read[0] == lines_read[-1] for lines_read in broadcast.values()), (
+        "the same everywhere"
+    )
+    lines += [line for lines_read in broadcast.values() for line in lines_read[0]]
     truth = [line for line in (folder / "truth.jsonl").read_text().splitlines() if json.loads(line)["kind"] in KINDS]
     assert len(truth) >= 27
     assert sorted(map(compact, lines)) == sorted(map(compact, truth))

@@ -57,11 +57,11 @@ def strategies(heap: HeapKeyedStateBackend, rocksdb: RocksDBKeyedStateBackend) -
 
 
 def entries_of_snapshot(part: Checkpoint, scratch: Path) -> Entries:
-    found: Entries = {d.name: {} for d in part.schema().states}
+    entries: Entries = {d.name: {} for d in part.schema().states}
     for source in part.sources():
         for state, rows in iter_entries(source, None, str(scratch / "read")):
-            found[source.schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
-    return found
+            entries[source.schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+    return entries
 
 
 def rescaled(source: RestoreSource, schema: KeyedStateSchema, scratch: Path) -> Iterator[KeyedStateBackend]:

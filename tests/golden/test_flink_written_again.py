@@ -29,11 +29,11 @@ def opened(fixture: str) -> Checkpoint:
 
 def contents(part: Checkpoint) -> dict[str, list[tuple[bytes, bytes]]]:
     """Return the sorted (key, value) pairs of each state of one operator."""
-    found: dict[str, list[tuple[bytes, bytes]]] = {}
+    entries_read: dict[str, list[tuple[bytes, bytes]]] = {}
     names = [s.name for s in part.schema().states]
     for index, rows in part.rows():
-        found.setdefault(names[index], []).extend(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
-    return {name: sorted(entries) for name, entries in found.items()}
+        entries_read.setdefault(names[index], []).extend(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
+    return {name: sorted(entries) for name, entries in entries_read.items()}
 
 
 def exported(part: Checkpoint, state: str) -> list[str]:
@@ -81,8 +81,8 @@ def test_written_again_it_holds_the_same(fixture: str, compressed: bool, tmp_pat
             assert [key for key, _ in before[state]] == [key for key, _ in after[state]]
             assert exported(other, state) == exported(part, state)
         assert other.schema() == part.schema()
-        kept, now = header_of(part), header_of(other)
-        assert now == {name: kept[name] for name in now}
+        remaining, now = header_of(part), header_of(other)
+        assert now == {name: remaining[name] for name in now}
     lines = [json.loads(line) for line in (ROOT / fixture / "truth.jsonl").read_text().splitlines()]
     assert in_columns or not any("kg" in line for line in lines)
 

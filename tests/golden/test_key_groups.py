@@ -35,12 +35,12 @@ FIXTURES = [
 def test_key_groups_of_flink(fixture: str, word: str, text: str, count: int) -> None:
     about = json.loads((FLINK / fixture / "about.json").read_text())
     lines = [json.loads(line) for line in (FLINK / fixture / "truth.jsonl").read_text().splitlines()]
-    found = {json.dumps(e["key"]): (e["key"], e["kg"]) for e in lines if "kg" in e and e["key"]["type"] == word}
-    assert len(found) == count
+    keys_read = {json.dumps(e["key"]): (e["key"], e["kg"]) for e in lines if "kg" in e and e["key"]["type"] == word}
+    assert len(keys_read) == count
     type_ = parse_type(text)
-    keys = reference.arrow(type_, [plain(key) for key, _ in found.values()])
+    keys = reference.arrow(type_, [plain(key) for key, _ in keys_read.values()])
     schema = KeyedStateSchema(type_, about["maxParallelism"], ())
-    assert key_groups(schema, keys).tolist() == [group for _, group in found.values()]
+    assert key_groups(schema, keys).tolist() == [group for _, group in keys_read.values()]
 
 
 def plain(typed: dict) -> reference.Plain:

@@ -30,9 +30,9 @@ def test_every_version_is_read(version: str, name: str) -> None:
 @pytest.mark.parametrize("name", EXACT)
 def test_the_present_version_writes_the_same_bytes(name: str, tmp_path: Path) -> None:
     write_checkpoint(name, tmp_path / name)
-    kept = OWN / present() / name
-    assert {p.name for p in (tmp_path / name).iterdir()} == {p.name for p in kept.iterdir()}
-    for path in kept.iterdir():
+    own_path = OWN / present() / name
+    assert {p.name for p in (tmp_path / name).iterdir()} == {p.name for p in own_path.iterdir()}
+    for path in own_path.iterdir():
         assert (tmp_path / name / path.name).read_bytes() == path.read_bytes(), path.name
 
 

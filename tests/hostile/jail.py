@@ -88,16 +88,16 @@ class Jail:
 
     def try_it(self, group: str, name: str, act: Callable[[], object]) -> None:
         self.tried[group] += 1
-        began, found = perf_counter(), ""
+        began, text = perf_counter(), ""
         signal.setitimer(signal.ITIMER_VIRTUAL, HANG_S)
         try:
             with self.watch.watching():
-                found = str(act())
+                text = str(act())
         except StatelibError as error:
             self.refused[group] += 1
-            found = str(error)
-            if not found.isprintable() or not error.kind:
-                self.wrong.append(f"{group} {name}: no clear line: {found[:300]!r}")
+            text = str(error)
+            if not text.isprintable() or not error.kind:
+                self.wrong.append(f"{group} {name}: no clear line: {text[:300]!r}")
         except BaseException as error:
             trace = "".join(traceback.format_exception(error)[-4:])
             self.wrong.append(f"{group} {name}: {type(error).__name__}: {trace[-1500:]}")
@@ -105,11 +105,11 @@ class Jail:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         seconds = perf_counter() - began
         self.slowest = max(self.slowest, (f"{group} {name}", seconds), key=lambda pair: pair[1])
-        self._look(f"{group} {name}", found)
+        self._look(f"{group} {name}", text)
 
-    def _look(self, what: str, found: str) -> None:
+    def _look(self, what: str, text: str) -> None:
         self.wrong += [f"{what}: {seen}" for seen in self.watch.seen]
-        if SECRET in found:
+        if SECRET in text:
             self.wrong.append(f"{what}: the secret came out")
         if sorted(os.listdir(self.outside)) != self.before or (self.outside / "secret").read_text() != SECRET:
             self.wrong.append(f"{what}: something was changed outside")
@@ -153,8 +153,8 @@ class Jail:
 
     def _everything(self, directory: Path) -> str:
         opened = open_checkpoint(str(directory), storage_root=self.deployment.storage_root)
-        found = [str(table.to_pylist()[:100]) for part in opened.each_operator() for _, table in part.tables()]
-        return "".join(found) + str(verify_at(str(directory), own=False))
+        text = [str(table.to_pylist()[:100]) for part in opened.each_operator() for _, table in part.tables()]
+        return "".join(text) + str(verify_at(str(directory), own=False))
 
     def _restored(self, directory: Path) -> str:
         opened = open_checkpoint(str(directory), storage_root=self.deployment.storage_root)

@@ -26,12 +26,12 @@ def test_hostile_names_are_refused_by_every_route_and_every_form(tmp_path: Path)
     env = os.environ | own | {"PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(words, cwd=CHECKOUT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["wrong"] == []
-    tried, refused, forms = found["tried"], found["refused"], found["forms"]
-    assert tried["page"] >= 10 * found["tricks"]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["wrong"] == []
+    tried, refused, forms = answer["tried"], answer["refused"], answer["forms"]
+    assert tried["page"] >= 10 * answer["tricks"]
     assert {group for group in tried if group != "page"} == {"format", "verify", "restore", "target"}
     assert all(refused[group] == tried[group] >= 40 for group in refused)
-    assert {name for name, number in forms.items() if number < found["tricks"]} == FREE_TEXT | PATHS
+    assert {name for name, number in forms.items() if number < answer["tricks"]} == FREE_TEXT | PATHS
     assert all(forms[name] >= 50 for name in PATHS)
     record("G8", "hostile inputs by way of Airflow", sum(tried.values()) + sum(forms.values()), unit="inputs")

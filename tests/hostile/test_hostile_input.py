@@ -30,13 +30,13 @@ def test_hostile_input_is_refused(tmp_path: Path) -> None:
     single = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(words, cwd=CHECKOUT, env=os.environ | single, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["wrong"] == []
-    assert sum(found["tried"].values()) >= 300
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["wrong"] == []
+    assert sum(answer["tried"].values()) >= 300
     for group in ("reading", "restoring"):
-        assert found["refused"][group] == found["tried"][group] >= 300
+        assert answer["refused"][group] == answer["tried"][group] >= 300
     for group in ("name", "checkpoint", "storage"):
-        assert found["refused"][group] >= found["tried"][group] - 1, "'nul' is a name like any other here"
-    assert found["memory_bytes"] < MOST_BYTES
-    record("G8", "hostile inputs", sum(found["tried"].values()), unit="inputs")
-    record("G8", "slowest hostile input", found["slowest"][1], unit="s")
+        assert answer["refused"][group] >= answer["tried"][group] - 1, "'nul' is a name like any other here"
+    assert answer["memory_bytes"] < MOST_BYTES
+    record("G8", "hostile inputs", sum(answer["tried"].values()), unit="inputs")
+    record("G8", "slowest hostile input", answer["slowest"][1], unit="s")

@@ -34,8 +34,8 @@ def main(port: int, routes: Path) -> None:
 
     pages.DIST = Path(os.environ["TEST_PAGE_DIST"])
     initdb()
-    found = [[path, sorted(methods)] for path, methods in routes_of(page_app())]
-    routes.write_text(json.dumps(found))
+    results = [[path, sorted(methods)] for path, methods in routes_of(page_app())]
+    routes.write_text(json.dumps(results))
     uvicorn.run("airflow.api_fastapi.main:app", host="127.0.0.1", port=port, log_level="warning")
 
 

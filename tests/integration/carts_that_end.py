@@ -10,8 +10,8 @@ WAKE = pa.scalar(60 * 3_600_000, pa.duration("ms"))
 
 def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Count the events of a user, and ask to be woken 60 hours after each."""
-    found = events.group_by("user").aggregate([("t", "count")])
-    new = found["t_count"].take(pc.index_in(state["user"], value_set=found["user"].combine_chunks()))
+    result = events.group_by("user").aggregate([("t", "count")])
+    new = result["t_count"].take(pc.index_in(state["user"], value_set=result["user"].combine_chunks()))
     rows = state.set_column(state.column_names.index("seen"), "seen", pc.add(pc.fill_null(state["seen"], 0), new))
     wake = pc.add(events["t"].cast(pa.timestamp("ms", "UTC")), WAKE)
     return rows, pa.table({"user": events["user"], "event_time": wake})

@@ -14,16 +14,16 @@ KEYED = "e7beec23fd9f6ed5e1b8395129d43728"
 
 
 def savepoint(fixture: str) -> Path:
-    (found,) = (FLINK / fixture).glob("savepoint-*")
-    return found
+    (result,) = (FLINK / fixture).glob("savepoint-*")
+    return result
 
 
 def write_several_operators(directory: Path, readable: bool = False) -> None:
     """A savepoint of operators 01abab... to 04abab...: keys of long and string, a serializer that nobody knows
     (not if ``readable``), and no keyed state."""
     long, string = _keyed("keys-long-hashmap-canonical"), _keyed("keys-string-hashmap-canonical")
-    found = [long, string, *([] if readable else [_unknown(long)]), replace(long, subtasks=())]
-    operators = tuple(replace(o, operator_id=bytes([i]) + b"\xab" * 15) for i, o in enumerate(found, start=1))
+    sources = [long, string, *([] if readable else [_unknown(long)]), replace(long, subtasks=())]
+    operators = tuple(replace(o, operator_id=bytes([i]) + b"\xab" * 15) for i, o in enumerate(sources, start=1))
     directory.mkdir(exist_ok=True)
     (directory / "_metadata").write_bytes(encode_metadata(CheckpointMetadata(1, operators)))
 

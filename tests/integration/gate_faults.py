@@ -100,7 +100,7 @@ def fourth_day(
         storage = deployment.storage(pipeline)
         number = (
             deployment.catalog()
-            .begin(request, lambda found: storage.initialize_location(found).directory)
+            .begin(request, lambda results: storage.initialize_location(results).directory)
             .checkpoint_id
         )
     publish_here(deployment, pipeline, number, visits(regulars()) if events is None else events)

@@ -28,8 +28,8 @@ def update(events: pa.Table, state: pa.Table) -> pa.Table:
     """Count the events of each shop. From now on this process tells of attempts and holds them."""
     if _reached not in crash_points.armed:
         crash_points.armed.append(_reached)
-    found = events.group_by("shop").aggregate([("item", "count")])
-    new = found["item_count"].take(pc.index_in(state["shop"], value_set=found["shop"].combine_chunks()))
+    result = events.group_by("shop").aggregate([("item", "count")])
+    new = result["item_count"].take(pc.index_in(state["shop"], value_set=result["shop"].combine_chunks()))
     return pa.table({"shop": state["shop"], "events": pc.add(pc.fill_null(state["events"], 0), new)})
 
 

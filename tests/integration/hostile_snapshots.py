@@ -36,8 +36,8 @@ def copied(directory: str, to: str, change: Change | None = None) -> str:
 def described(uri: str, named: str | None = None) -> FileRecord:
     """A record that describes a file truly. ``named``: the path in the record, None: the file's URI."""
     data = bytes_at(uri)
-    found = content_hash(data)
-    return FileRecord(named or uri, len(data), found.crc32c, 0, KeyGroupRange(0, 0), xxh3=found.xxh3)
+    checksums = content_hash(data)
+    return FileRecord(named or uri, len(data), checksums.crc32c, 0, KeyGroupRange(0, 0), xxh3=checksums.xxh3)
 
 
 def also_naming(*records: FileRecord) -> Change:

@@ -50,7 +50,7 @@ def required(wheel: Path, extras: Sequence[str]) -> dict[str, Distribution]:
         (metadata,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
         own = PathDistribution(zipfile.Path(archive, f"{metadata}/"))
         own_requires = own.requires or []
-    found: dict[str, Distribution] = {}
+    results: dict[str, Distribution] = {}
     seen: set[tuple[str, str]] = set()
     open_ends = [(NAME, extra) for extra in ("", *extras)]
     while open_ends:
@@ -59,8 +59,8 @@ def required(wheel: Path, extras: Sequence[str]) -> dict[str, Distribution]:
             continue
         seen.add(end)
         if name != NAME:
-            found[name] = distribution(name)
-        for text in own_requires if name == NAME else (found[name].requires or []):
+            results[name] = distribution(name)
+        for text in own_requires if name == NAME else (results[name].requires or []):
             requirement = Requirement(text)
             if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
                 wanted = canonicalize_name(requirement.name)
@@ -68,7 +68,7 @@ def required(wheel: Path, extras: Sequence[str]) -> dict[str, Distribution]:
                     version = distribution(wanted).version
                     assert requirement.specifier.contains(version, prereleases=True), f"{name}: {text}, not {version}"
                 open_ends += [(wanted, each) for each in ("", *requirement.extras)]
-    return found
+    return results
 
 
 def link(chosen: dict[str, Distribution], site: Path) -> None:

@@ -18,10 +18,10 @@ class StatsD:
 
     def values(self, name: str) -> dict[str, float]:
         """Return the last value for each combination of tags, which are written as they were sent."""
-        found = (line.partition(":") for line in self.lines)
+        results = (line.partition(":") for line in self.lines)
         return {
             head.partition(",")[2]: float(rest.partition("|")[0])
-            for head, _, rest in found
+            for head, _, rest in results
             if head.partition(",")[0] == name
         }
 

@@ -11,8 +11,8 @@ Event = Mapping[str, Any]
 
 def settings(directory: Path) -> list[str]:
     """Arguments of spark-submit by which the log is written there, as one plain file."""
-    said = {"enabled": "true", "dir": f"file://{directory}", "rolling.enabled": "false", "compress": "false"}
-    return [argument for name, value in said.items() for argument in ("--conf", f"spark.eventLog.{name}={value}")]
+    conf = {"enabled": "true", "dir": f"file://{directory}", "rolling.enabled": "false", "compress": "false"}
+    return [argument for name, value in conf.items() for argument in ("--conf", f"spark.eventLog.{name}={value}")]
 
 
 @dataclass(frozen=True)

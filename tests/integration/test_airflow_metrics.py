@@ -150,29 +150,29 @@ def test_otlp_gets_every_metric_with_its_tags(places: Places) -> None:
                 "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             },
         )
-    found = {name.removeprefix("airflow."): tags for name, tags in points(received).items()}
-    assert set(found) >= EXPECTED
-    assert dict(part.split("=") for part in TAGS.split(",")) in found[COMPLETED.name]
+    attributes = {name.removeprefix("airflow."): tags for name, tags in points(received).items()}
+    assert set(attributes) >= EXPECTED
+    assert dict(part.split("=") for part in TAGS.split(",")) in attributes[COMPLETED.name]
 
 
 def points(received: Posted) -> dict[str, list[dict[str, str]]]:
     """Return the attributes of the points of every metric."""
-    found: dict[str, list[dict[str, str]]] = {}
+    attributes: dict[str, list[dict[str, str]]] = {}
     for path, body in received.requests:
         assert path == "/v1/metrics"
         for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
             for metric in (m for scope in resource.scope_metrics for m in scope.metrics):
                 data = getattr(metric, metric.WhichOneof("data"))
                 tags = [{a.key: a.value.string_value for a in point.attributes} for point in data.data_points]
-                found.setdefault(metric.name, []).extend(tags)
-    return found
+                attributes.setdefault(metric.name, []).extend(tags)
+    return attributes
 
 
 def test_nothing_is_sent_and_nothing_said_when_metrics_and_lineage_are_off(places: Places) -> None:
     with statsd() as received:
-        said = tell(places, {"AIRFLOW__METRICS__STATSD_PORT": str(received.port)})
+        output = tell(places, {"AIRFLOW__METRICS__STATSD_PORT": str(received.port)})
     assert received.lines == []
-    assert "could not be emitted" not in said
+    assert "could not be emitted" not in output
 
 
 def test_a_receiver_that_is_gone_fails_nothing(places: Places) -> None:
@@ -194,9 +194,9 @@ def test_the_command_line_tells_an_otlp_receiver(places: Places) -> None:
         for command in (["gc"], ["orphans"], ["restore", "sales", "1", "--yes"]):
             subprocess.run([sys.executable, "-m", "statelib", *command], env=env, check=True, capture_output=True)
     names = {"statelib.gc.deleted_files", "statelib.gc.orphan_files", "statelib.restore.completed"}
-    found = points(received)
-    assert set(found) >= names
-    assert all({"pipeline": "sales"} in found[name] for name in names)
+    attributes = points(received)
+    assert set(attributes) >= names
+    assert all({"pipeline": "sales"} in attributes[name] for name in names)
 
 
 def test_kinds_are_told_apart() -> None:

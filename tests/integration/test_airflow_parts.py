@@ -42,8 +42,8 @@ def deployment(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, **extra: str) -> None:
-    told = {"conn_type": "generic", "login": "me", "password": PASSWORD, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_STATE", json.dumps(told))
+    sent = {"conn_type": "generic", "login": "me", "password": PASSWORD, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_STATE", json.dumps(sent))
 
 
 def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
@@ -167,12 +167,12 @@ def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(depl
         ("sales", None, completed.isoformat(), False),
         ("sales", None, completed.replace(year=completed.year - 1).isoformat(), True),
     ]
-    for pipeline, until, newer_than, there in cases:
+    for pipeline, until, newer_than, arrived in cases:
         sensor = CheckpointSensor(task_id="wait", pipeline=pipeline, until=until, newer_than=newer_than)
-        found = sensor.poke({})
-        assert bool(found) is there, (pipeline, until, newer_than)
+        is_ready = sensor.poke({})
+        assert bool(is_ready) is arrived, (pipeline, until, newer_than)
         facts = {"id": head.checkpoint_id, "bytes": head.size_bytes, "keys": head.keys, "entries": head.entries}
-        assert found.xcom_value == (facts if there and pipeline == "sales" else None)
+        assert is_ready.xcom_value == (facts if arrived and pipeline == "sales" else None)
 
 
 def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
@@ -201,11 +201,11 @@ def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the messages that reached an Airflow notifier which was written without statelib."""
     from airflow.sdk import BaseNotifier
 
-    said: list[str] = []
+    texts: list[str] = []
 
     class Pager(BaseNotifier):
         template_fields = ("text",)
@@ -215,10 +215,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             self.text = text
 
         def notify(self, context: Any) -> None:
-            said.append(self.text)
+            texts.append(self.text)
 
     monkeypatch.setitem(sys.modules, "pagers", SimpleNamespace(Pager=Pager))
-    return said
+    return texts
 
 
 def context_of(exception: BaseException | None, checkpoint_id: int | None = 41) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def context_of(exception: BaseException | None, checkpoint_id: int | None = 41) 
     return {"ti": instance, "exception": exception}
 
 
-def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(deployment: Deployment, told: list[str]) -> None:
+def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(deployment: Deployment, sent: list[str]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.failures import failing_fast
     from statelib_airflow.notifications import StatelibNotifier
@@ -239,7 +239,7 @@ def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(deployment: Deplo
         raise NotFoundError("there is no file", kind="missing-file", hint="look elsewhere")
     template = "{{ statelib.title }} | {{ statelib.hint }}\n{{ statelib }}"
     StatelibNotifier("sales", "pagers.Pager", {"text": template})(context_of(failed.value))
-    (text,) = told
+    (text,) = sent
     assert text.splitlines() == [
         "statelib: sales, checkpoint 41: register failed | look elsewhere",
         "statelib: sales, checkpoint 41: register failed",
@@ -250,12 +250,12 @@ def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(deployment: Deplo
     ]
 
 
-def test_in_a_mail_the_reason_is_text_and_no_markup(deployment: Deployment, told: list[str]) -> None:
+def test_in_a_mail_the_reason_is_text_and_no_markup(deployment: Deployment, sent: list[str]) -> None:
     from statelib_airflow.notifications import StatelibNotifier
 
     error = RuntimeError("shop <img src=x onerror=alert(1)> \x1b[2J\u202e& 'more'")
     StatelibNotifier("sales", "pagers.Pager", {"text": "<pre>{{ statelib.html }}</pre>"})(context_of(error))
-    (text,) = told
+    (text,) = sent
     assert "&lt;img src=x onerror=alert(1)&gt; \\x1b[2J\\u202e&amp; &#x27;more&#x27;" in text
     assert text.count("<") == 2
 
@@ -279,20 +279,20 @@ def test_the_reason_is_the_jobs_own_last_line_if_it_said_one(exception: BaseExce
     assert alert.title == "statelib: sales, no checkpoint begun: register failed"
 
 
-def test_a_missed_deadline_is_told_too(deployment: Deployment, told: list[str]) -> None:
+def test_a_missed_deadline_is_told_too(deployment: Deployment, sent: list[str]) -> None:
     """Airflow gives a deadline's callback no more than the run and the deadline, as JSON."""
     from statelib_airflow.notifications import StatelibNotifier
 
     run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
     late = {"dag_run": run, "deadline": {"id": "1", "deadline_time": "2026-01-01T06:00:00Z"}}
     StatelibNotifier(pipeline="sales", notifier="pagers.Pager", arguments={"text": "{{ statelib }}"})(late)
-    (text,) = told
+    (text,) = sent
     assert "the run is late" in text
     assert "sales.checkpoint scheduled__1" in text
     assert "due by 2026-01-01T06:00:00Z and is running" in text
 
 
-def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(deployment: Deployment, told: list[str]) -> None:
+def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(deployment: Deployment, sent: list[str]) -> None:
     from statelib_airflow.notifications import StatelibNotifier
 
     run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
@@ -302,7 +302,7 @@ def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(deployment: D
         await StatelibNotifier("sales", "pagers.Pager", {"text": "{{ statelib }}"}, context=late)
 
     asyncio.run(called())
-    assert ["the run is late" in text for text in told] == [True]
+    assert ["the run is late" in text for text in sent] == [True]
 
 
 def test_an_operator_cleans_up_and_another_verifies(deployment: Deployment, tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ pytestmark = pytest.mark.timeout(1800)
 class World:
     """A running Airflow over a deployment of its own."""
 
-    def __init__(self, places: Places, running: RunningAirflow, told: Told) -> None:
-        self.told = told
+    def __init__(self, places: Places, running: RunningAirflow, receivers: Told) -> None:
+        self.told = receivers
         self.places = places
         self.client: AirflowClient = running.client
         self.deployment: Deployment = wiring.deployment(running.environment)
@@ -97,12 +97,12 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     (pipelines / f"{WAITING}.yaml").write_text(waiting.replace("  columns:\n", f"{ready}  columns:\n"))
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
-    with exclusive(places), listening(places) as told:
+    with exclusive(places), listening(places) as receivers:
         migrate(places)
         components = (*COMPONENTS, "triggerer")
-        with airflow(places, free_ports(), components, settings=CALM | told.settings) as running:
+        with airflow(places, free_ports(), components, settings=CALM | receivers.settings) as running:
             running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup"})
-            yield World(places, running, told)
+            yield World(places, running, receivers)
 
 
 def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: World, flights: pl.DataFrame) -> None:
@@ -263,13 +263,13 @@ def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> Non
     abort(world.deployment, ROUTES, begun, "test")
     left = world.places.state / ROUTES / f"chk-{begun}"
     reported = world.succeed(world.trigger("state_cleanup", {}))
-    found = world.client.xcom(reported, "orphans")[ROUTES]
-    assert (found["files"] > 0, found["deleted"]) == (True, False)
+    answer = world.client.xcom(reported, "orphans")[ROUTES]
+    assert (answer["files"] > 0, answer["deleted"]) == (True, False)
     assert left.is_dir()
     assert world.client.xcom(reported, "retention")[ROUTES] == []
     before = {r.checkpoint_id: r.state for r in world.records(ROUTES)}
     deleted = world.succeed(world.trigger("state_cleanup", {"dry_run": False}))
-    assert world.client.xcom(deleted, "orphans")[ROUTES] == {**found, "deleted": True}
+    assert world.client.xcom(deleted, "orphans")[ROUTES] == {**answer, "deleted": True}
     assert not left.exists()
     assert {r.checkpoint_id: r.state for r in world.records(ROUTES)} == before
 
@@ -289,9 +289,9 @@ def assert_state(world: World, flights: pl.DataFrame, days: int) -> None:
     head = world.deployment.catalog().head(NAME).head
     assert head is not None
     directory = world.deployment.catalog().get(NAME, head).directory
-    found = aircraft_found(open_checkpoint(directory, storage_root=world.deployment.storage_root))
+    answer = aircraft_found(open_checkpoint(directory, storage_root=world.deployment.storage_root))
     seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
-    result = difference("aircraft", aircraft_expected(seen), found, ["tailnum"])
+    result = difference("aircraft", aircraft_expected(seen), answer, ["tailnum"])
     assert result.different == 0, result.examples
 
 
@@ -333,7 +333,7 @@ def kill(process: psutil.Process) -> None:
 def wait_for(find: Callable[[], T | None], what: str) -> T:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if (found := find()) is not None:
-            return found
+        if (answer := find()) is not None:
+            return answer
         time.sleep(0.05)
     raise AssertionError(f"no {what} after {PATIENCE_S:.0f} s")

@@ -70,14 +70,14 @@ def running(tmp_path_factory: pytest.TempPathFactory, flights: pl.DataFrame) -> 
 def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAirflow, flights: pl.DataFrame) -> None:
     deployment, client = wiring.deployment(running.environment), running.client
     story = Story(client, print, NAME)
-    told = tell(story, deployment, flights, days=DAYS, poisoned=POISONED, at_once=2)
-    assert list(told.ids) == [day_of(number) for number in range(1, DAYS + 1)], "in order, though started side by side"
-    assert told.before.different > 0, "the poison shows"
-    assert told.after.different == 0, told.after.examples
-    before = told.ids[day_of(POISONED - 1)]
-    assert f"Restore `{NAME}` to checkpoint {before}" in told.plan
-    assert f"leaves behind: {DAYS}, {POISONED}" in told.plan
-    assert set(client.task_states(told.restored.dag_id, told.restored.run_id).values()) == {"success"}
+    output = tell(story, deployment, flights, days=DAYS, poisoned=POISONED, at_once=2)
+    assert list(output.ids) == [day_of(number) for number in range(1, DAYS + 1)], "in order, though started together"
+    assert output.before.different > 0, "the poison shows"
+    assert output.after.different == 0, output.after.examples
+    before = output.ids[day_of(POISONED - 1)]
+    assert f"Restore `{NAME}` to checkpoint {before}" in output.plan
+    assert f"leaves behind: {DAYS}, {POISONED}" in output.plan
+    assert set(client.task_states(output.restored.dag_id, output.restored.run_id).values()) == {"success"}
 
     catalog = deployment.catalog()
     head = catalog.head(NAME)
@@ -85,8 +85,8 @@ def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAir
     assert head.head is not None
     history = [r.checkpoint_id for r in catalog.lineage(NAME, head.head)]
     assert history == [5, 4, before], "the poisoned checkpoints are no part of the state"
-    kept = [r for r in catalog.list(NAME) if r.state is CheckpointState.COMPLETED]
-    assert len(kept) == 5, "they can still be looked at"
+    records = [r for r in catalog.list(NAME) if r.state is CheckpointState.COMPLETED]
+    assert len(records) == 5, "they can still be looked at"
     assert_late_runs_were_told_of(running)
     assert_a_rejected_plan_changes_nothing(running)
     assert_state_verify_finds_damage(running)
@@ -95,9 +95,9 @@ def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAir
 def assert_late_runs_were_told_of(running: RunningAirflow) -> None:
     """By Airflow's executor; where nobody else is to be told, to the callback's log."""
     logs = Path(running.environment["AIRFLOW__LOGGING__BASE_LOG_FOLDER"]) / "executor_callbacks"
-    told = [text for path in logs.rglob("*") if path.is_file() and "the run is late" in (text := path.read_text())]
-    assert told
-    assert all(f"statelib: {NAME}" in text and f"{NAME}.checkpoint backfill__" in text for text in told)
+    log_texts = [text for path in logs.rglob("*") if path.is_file() and "the run is late" in (text := path.read_text())]
+    assert log_texts
+    assert all(f"statelib: {NAME}" in text and f"{NAME}.checkpoint backfill__" in text for text in log_texts)
 
 
 def assert_a_rejected_plan_changes_nothing(running: RunningAirflow) -> None:
@@ -136,8 +136,8 @@ def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow)
     asked = client.wait_for_run(dispose, client.trigger(dispose, {"savepoint": "2"}), PATIENCE_S)
     assert client.task_states(dispose, asked.run_id) == {"preview": "success", "dispose": "skipped"}
     assert _is_there(deployment, 2)
-    told = client.wait_for_run(dispose, client.trigger(dispose, {"savepoint": "2", "confirm": True}), PATIENCE_S)
-    assert told.state == "success", client.failed_log(told)
+    disposal = client.wait_for_run(dispose, client.trigger(dispose, {"savepoint": "2", "confirm": True}), PATIENCE_S)
+    assert disposal.state == "success", client.failed_log(disposal)
     assert not _is_there(deployment, 2)
     assert_a_team_restores(running)
 

@@ -124,8 +124,8 @@ def test_the_way_that_the_hint_says(tmp_path: Path) -> None:
     plan = plan_restore(deployment, deployment.pipeline("sales"), directory, None, ClaimMode.NO_CLAIM)
     apply_restore(deployment, deployment.pipeline("sales"), plan, "test")
     moved = checkpoint_of(deployment, "sales", 2, sales(6))
-    there = opened(deployment, deployment.catalog().get(PipelineName("sales"), moved).directory)
-    assert continuation(deployment.pipeline("sales"), there).check().non_restored() == ()
+    record = opened(deployment, deployment.catalog().get(PipelineName("sales"), moved).directory)
+    assert continuation(deployment.pipeline("sales"), record).check().non_restored() == ()
 
 
 def test_state_of_a_former_name_is_judged_by_validation(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_pipeline_whose_catalog_is_lost_does_not_begin_from_nothing(
     days(deployment, 1, 4)
     retire(deployment)
     collect_garbage(deployment)
-    before, there = stored(deployment), completed(deployment)
+    before, files_before = stored(deployment), completed(deployment)
     (tmp_path / "catalog.db").unlink()
     if left != "nothing":
         (tmp_path / "catalog.db").touch()
@@ -89,7 +89,7 @@ def test_a_pipeline_whose_catalog_is_lost_does_not_begin_from_nothing(
         delete(deployment)
     assert stored(deployment) == before
     brought_up_to_date(deployment)
-    assert sorted(completed(deployment)) == sorted(there)
+    assert sorted(completed(deployment)) == sorted(files_before)
     days(deployment, 5, 5)
     assert deployment.catalog().head(NAME).head == 5
     record("G7", "lost catalogs after which nothing began from nothing", 1)
@@ -107,7 +107,7 @@ def test_an_old_backup_neither_deletes_nor_begins(tmp_path: Path, behind: int) -
             shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
         retire(deployment)
         collect_garbage(deployment)
-    before, there = stored(deployment), completed(deployment, "tours")
+    before, files_before = stored(deployment), completed(deployment, "tours")
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
     for act in (*DELETING, lambda h: begin(h, h.pipeline("tours"), day(7), "test")):
         with pytest.raises(ConflictError) as refusal:
@@ -119,7 +119,7 @@ def test_an_old_backup_neither_deletes_nor_begins(tmp_path: Path, behind: int) -
     for delete in DELETING:
         delete(deployment)
     whole(deployment, completed(deployment, "tours"))
-    assert set(there[:1]) <= set(completed(deployment, "tours"))
+    assert set(files_before[:1]) <= set(completed(deployment, "tours"))
     record("G7", "old backups of the catalog that deleted nothing", 1)
 
 
@@ -219,12 +219,12 @@ def test_a_read_only_catalog_can_be_read_and_says_what_is_wrong(deployment: Depl
 def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(deployment: Deployment, tmp_path: Path) -> None:
     """By one that somebody emptied, one of an older statelib, and one without tables of ours."""
     days(deployment, 1, 2)
-    kept = deployment.catalog()
+    old_catalog = deployment.catalog()
     file = tmp_path / "catalog.db"
     shutil.copy(file, tmp_path / "backup.db")
     file.write_bytes(b"")
     with pytest.raises(InvalidRequestError) as refusal:
-        kept.head(NAME)
+        old_catalog.head(NAME)
     assert refusal.value.kind == "catalog-not-migrated"
     assert deployment.catalog().list() == [], "an empty catalog gets its tables"
     with sqlite3.connect(tmp_path / "other.db") as other:
@@ -232,11 +232,11 @@ def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(deployment: De
         other.execute("INSERT INTO alembic_version VALUES ('0001')")
     other.close()
     (tmp_path / "other.db").replace(file)
-    for catalog in (lambda: kept.head(NAME), deployment.catalog):
+    for catalog in (lambda: old_catalog.head(NAME), deployment.catalog):
         with pytest.raises(UnsupportedError, match=f"expected schema {REVISION} or older, found 0001"):
             catalog()
     (tmp_path / "backup.db").replace(file)
-    assert deployment.catalog().head(NAME).head == kept.head(NAME).head == 2
+    assert deployment.catalog().head(NAME).head == old_catalog.head(NAME).head == 2
 
 
 def test_a_checkpoint_is_registered_though_its_statistics_cannot_be_written(

@@ -60,7 +60,7 @@ def expected(days: int) -> dict[str, tuple[int, list[int]]]:
     amounts: dict[str, list[int]] = {}
     for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
         amounts.setdefault(row["shop"], []).append(row["amount"])
-    return {shop: (max(found), sorted(found)) for shop, found in amounts.items()}
+    return {shop: (max(result), sorted(result)) for shop, result in amounts.items()}
 
 
 @pytest.fixture(params=["heap", "rocksdb"])
@@ -83,17 +83,17 @@ def run(deployment: Deployment, number: int) -> CheckpointManifest:
     opened = resolve(deployment, f"tours/{checkpoint_id}")
     assert verify(opened, scratch=deployment.work_directory).problems == ()
     best, amounts = (opened.to_arrow(name, deployment.work_directory) for name in ("best", "amounts"))
-    found = dict(zip(best["key"].to_pylist(), best["value"].to_pylist(), strict=True))
+    values = dict(zip(best["key"].to_pylist(), best["value"].to_pylist(), strict=True))
     lists = dict(zip(amounts["key"].to_pylist(), map(sorted, amounts["value"].to_pylist()), strict=True))
-    assert {shop: (found[shop], lists[shop]) for shop in found} == expected(number)
+    assert {shop: (values[shop], lists[shop]) for shop in values} == expected(number)
     assert opened.manifest is not None
     return opened.manifest
 
 
 def handles(deployment: Deployment, checkpoint_id: int) -> list[ChangelogStateBackendHandleImpl]:
-    found = resolve(deployment, f"tours/{checkpoint_id}").handles()
-    assert all(isinstance(handle, ChangelogStateBackendHandleImpl) for handle in found)
-    return list(found)
+    result = resolve(deployment, f"tours/{checkpoint_id}").handles()
+    assert all(isinstance(handle, ChangelogStateBackendHandleImpl) for handle in result)
+    return list(result)
 
 
 def logs(deployment: Deployment, checkpoint_id: int) -> list[int]:
@@ -221,10 +221,10 @@ def test_thirty_checkpoints_leave_what_the_live_ones_refer_to(deployment: Deploy
         if number % 5 == 0:
             retire(deployment, "tours")
             collect_garbage(deployment, "tours")
-    kept = [r for r in deployment.catalog().list(NAME) if r.state == "COMPLETED"]
-    assert len(kept) == 2
+    records = [r for r in deployment.catalog().list(NAME) if r.state == "COMPLETED"]
+    assert len(records) == 2
     named = set()
-    for record in kept:
+    for record in records:
         manifest = resolve(deployment, f"tours/{record.checkpoint_id}").manifest
         assert manifest is not None
         named |= {local_path(absolute_uri(record.directory, file_handle(f.path, f.size_bytes))) for f in manifest.files}

@@ -200,14 +200,14 @@ def test_orphans_are_found_once_their_attempt_has_ended(deployment: Deployment) 
     directory = f"{deployment.root_uri()}/tally/chk-{pending}"
     put_file(deployment, f"tally/chk-{pending}/._metadata.3.tmp", "half")
     notes = put_file(deployment, "tally/notes.txt", "a user's")
-    (found,) = orphans(deployment)
-    assert {Path(uri).name[:9] for uri in found.files} >= {"_metadata", "._metadat"}
-    assert len(found.files) == 4
-    assert [Path(uri).name for uri in found.foreign] == ["notes.txt"]
-    assert not found.deleted
+    (result,) = orphans(deployment)
+    assert {Path(uri).name[:9] for uri in result.files} >= {"_metadata", "._metadat"}
+    assert len(result.files) == 4
+    assert [Path(uri).name for uri in result.foreign] == ["notes.txt"]
+    assert not result.deleted
     assert is_there(deployment, directory)
     (gone,) = orphans(deployment, dry_run=False)
-    assert (gone.files, gone.deleted) == (found.files, True)
+    assert (gone.files, gone.deleted) == (result.files, True)
     assert not is_there(deployment, directory)
     assert stored(deployment) == needed(deployment) | {notes}
 
@@ -221,14 +221,14 @@ def test_a_sweep_goes_on_where_a_cleanup_beside_it_removes_what_it_has_listed(
     listed = PlacedRemover.list_files
 
     def list_and_lose(self: PlacedRemover, directory: str) -> list[StoredFile]:
-        found = listed(self, directory)
+        files = listed(self, directory)
         for number in range(1, 3 - left):
             shutil.rmtree(Path(on_files.storage_root, "tally", f"chk-{number}"), ignore_errors=True)
-        return sorted(found, key=lambda file: file.path)
+        return sorted(files, key=lambda file: file.path)
 
     monkeypatch.setattr(PlacedRemover, "list_files", list_and_lose)
-    (found,) = orphans(on_files, dry_run=False)
-    assert {Path(uri).parent.name for uri in found.files} == ({"chk-1", "chk-2"} if left else set())
+    (files,) = orphans(on_files, dry_run=False)
+    assert {Path(uri).parent.name for uri in files.files} == ({"chk-1", "chk-2"} if left else set())
 
 
 def test_a_begin_that_died_leaves_no_directory_once_its_number_is_another_ones(
@@ -260,8 +260,8 @@ def test_a_begin_that_died_leaves_no_directory_once_its_number_is_another_ones(
     orphans(deployment)
     assert is_there(deployment, f"{chk}2")
     orphans(deployment, dry_run=False)
-    there = (f"{chk}2", f"{save_point}3", f"{chk}3", f"{save_point}2", f"{chk}4", f"{save_point}another-1")
-    assert [is_there(deployment, directory) for directory in there] == [False, False, True, True, True, True]
+    places_left = (f"{chk}2", f"{save_point}3", f"{chk}3", f"{save_point}2", f"{chk}4", f"{save_point}another-1")
+    assert [is_there(deployment, directory) for directory in places_left] == [False, False, True, True, True, True]
 
 
 def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(on_files: Deployment) -> None:
@@ -273,8 +273,8 @@ def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(on_file
         file.write_text("x")
     long_ago = time.time() - 8 * 86_400
     os.utime(old, (long_ago, long_ago))
-    (found,) = orphans(on_files)
-    assert ([Path(u).name for u in found.files], [Path(u).name for u in found.young]) == ([old.name], [young.name])
+    (result,) = orphans(on_files)
+    assert ([Path(u).name for u in result.files], [Path(u).name for u in result.young]) == ([old.name], [young.name])
     with pytest.raises(InvalidRequestError) as refusal:
         orphans(on_files, grace_ms=HOUR_MS, dry_run=False)
     assert refusal.value.kind == "grace-too-short"
@@ -304,9 +304,9 @@ def test_why_names_who_needs_a_file(deployment: Deployment) -> None:
     pending = begin(deployment, deployment.pipeline("tally"), day(2), "t").checkpoint_id
     metadata = f"{deployment.root_uri()}/tally/chk-1/_metadata"
     data = min(stored(deployment) - {metadata})
-    found = why(deployment, data)
-    assert (found.state, found.owner, found.created_by) == ("LIVE", "SYSTEM", "tally/1")
-    assert found.needed_by == ("tally/1", f"tally/{pending}"), "a pending checkpoint reserves its base's files"
+    answer = why(deployment, data)
+    assert (answer.state, answer.owner, answer.created_by) == ("LIVE", "SYSTEM", "tally/1")
+    assert answer.needed_by == ("tally/1", f"tally/{pending}"), "a pending checkpoint reserves its base's files"
     assert why(deployment, metadata.removeprefix("file://")).needed_by == ("tally/1",)
     abort(deployment, "tally", pending, "t")
     days(deployment, 2, 4)
@@ -347,9 +347,9 @@ def test_checkpoints_with_failures_leave_no_unreferenced_file(deployment: Deploy
     cleaned(deployment)
     assert stored(deployment) == needed(deployment)
     assert failed >= turns // 20
-    kept = deployment.catalog().list(TALLY, {CheckpointState.COMPLETED})
-    assert sum(r.owner == "SYSTEM" for r in kept) == 2
-    assert [verify_at(r.directory, own=True).problems for r in kept] == [()] * len(kept)
+    records = deployment.catalog().list(TALLY, {CheckpointState.COMPLETED})
+    assert sum(r.owner == "SYSTEM" for r in records) == 2
+    assert [verify_at(r.directory, own=True).problems for r in records] == [()] * len(records)
 
 
 def clean_for_ever(deployment: Deployment, stop, begun) -> None:

@@ -93,12 +93,12 @@ def test_show_tells_the_record_and_what_is_in_it(shop: Deployment) -> None:
 
 
 def test_show_as_json_is_the_record_and_the_snapshot(shop: Deployment) -> None:
-    told = json.loads(said(shop, "checkpoints", "show", "sales/5", "--json"))
-    assert (told["base"], told["strategy"], told["entries"]) == (1, "canonical", 12)
-    (operator,) = told["snapshot"]["operators"]
+    answer = json.loads(said(shop, "checkpoints", "show", "sales/5", "--json"))
+    assert (answer["base"], answer["strategy"], answer["entries"]) == (1, "canonical", 12)
+    (operator,) = answer["snapshot"]["operators"]
     assert (operator["uid"], operator["key_type"]) == ("sales", "string")
     assert [(s["name"], s["entries"]) for s in operator["states"]] == [("total", 3), ("per_item", 6), ("items", 3)]
-    assert [f["key_groups"] for f in told["snapshot"]["files"]] == ["0-63", "64-127"]
+    assert [f["key_groups"] for f in answer["snapshot"]["files"]] == ["0-63", "64-127"]
     assert json.loads(said(shop, "checkpoints", "show", "sales/6", "--json"))["snapshot"] is None
 
 
@@ -139,13 +139,13 @@ def test_errors_for_machines(shop: Deployment) -> None:
 
 
 def test_inspect_is_the_same_by_id_by_path_and_by_uri(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = said(shop, "inspect", "tours/1")
-    assert re.search(r"best: reducing, 6 entries\n.* value long$", told, re.MULTILINE)
-    assert told.count("IncrementalRemoteKeyedStateHandle") == 2
+    output = said(shop, "inspect", "tours/1")
+    assert re.search(r"best: reducing, 6 entries\n.* value long$", output, re.MULTILINE)
+    assert output.count("IncrementalRemoteKeyedStateHandle") == 2
     directory = Path(shop.storage_root, "tours", "chk-1")
     monkeypatch.chdir(directory.parent)
     for path in (directory, directory / "_metadata", f"file://{directory}", "chk-1", "./chk-1", "chk-1/"):
-        assert said(None, "inspect", path) == told
+        assert said(None, "inspect", path) == output
 
 
 def test_paths_without_a_snapshot_are_refused_without_a_deployment(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_paths_without_a_snapshot_are_refused_without_a_deployment(tmp_path: Pat
 
 
 def test_inspect_reads_flink_s_own_snapshots() -> None:
-    told = said(None, "inspect", KINDS, columns=80)
-    assert "written by flink, _metadata version 4" in told
-    assert re.search(rf"^├── Operator {KEYED}: parallelism \d+ of 128, key ", told, re.MULTILINE)
+    output = said(None, "inspect", KINDS, columns=80)
+    assert "written by flink, _metadata version 4" in output
+    assert re.search(rf"^├── Operator {KEYED}: parallelism \d+ of 128, key ", output, re.MULTILINE)
     operator = next(o for o in json.loads(said(None, "inspect", KINDS, "--json"))["operators"] if o["subtasks"])
     assert (operator["operator_id"], operator["uid"]) == (KEYED, None)
     about = json.loads((KINDS.parent / "about.json").read_text())
@@ -176,11 +176,11 @@ def test_inspect_shows_every_operator_and_why_one_cannot_be_read(tmp_path: Path)
     ]  # fmt: skip
     assert "LongSerializeX$" in operators[2]["unreadable"]
     assert str(tmp_path) in operators[2]["unreadable"]
-    told = said(None, "inspect", tmp_path, columns=80)
-    assert re.findall(r"^.── (Operator .+):", told, re.MULTILINE) == [
+    output = said(None, "inspect", tmp_path, columns=80)
+    assert re.findall(r"^.── (Operator .+):", output, re.MULTILINE) == [
         f"Operator {n:02}" + "ab" * 15 for n in (1, 2, 3, 4)
     ]
-    assert " ".join(told.split()).endswith("of 128, no keyed state")
+    assert " ".join(output.split()).endswith("of 128, no keyed state")
 
 
 @pytest.mark.parametrize("columns", [80, 30])
@@ -220,7 +220,7 @@ def commands() -> list[str]:
     def below(command: click.Command, words: tuple[str, ...]) -> list[str]:
         if not hasattr(command, "commands"):
             return [" ".join(words)]
-        return [found for name, inner in command.commands.items() for found in below(inner, (*words, name))]
+        return [each for name, inner in command.commands.items() for each in below(inner, (*words, name))]
 
     return below(typer.main.get_command(app), ())
 

@@ -24,14 +24,14 @@ def test_gc_says_what_it_would_delete_and_then_deletes_it(deployment: Deployment
     shown = said(deployment, "gc", "--dry-run")
     assert "Would be deleted" in shown
     assert "1, 2 " in shown
-    told = json.loads(said(deployment, "gc", "--dry-run", "--json"))
-    assert told["dry_run"] is True
-    assert [(r["pipeline"], r["checkpoints"], r["policy"]["count"]) for r in told["retired"]] == [("tally", [1, 2], 2)]
-    assert len(told["collected"][0]["files"]) == 4
+    plan = json.loads(said(deployment, "gc", "--dry-run", "--json"))
+    assert plan["dry_run"] is True
+    assert [(r["pipeline"], r["checkpoints"], r["policy"]["count"]) for r in plan["retired"]] == [("tally", [1, 2], 2)]
+    assert len(plan["collected"][0]["files"]) == 4
     assert stored(deployment) == before
     done = json.loads(said(deployment, "gc", "--json", "-p", "tally"))
-    assert done["collected"] == told["collected"]
-    assert set(told["collected"][0]["files"]) == {uri for uri in before - stored(deployment) if "_meta" not in uri}
+    assert done["collected"] == plan["collected"]
+    assert set(plan["collected"][0]["files"]) == {uri for uri in before - stored(deployment) if "_meta" not in uri}
     assert stored(deployment) == needed(deployment)
     assert said(deployment, "gc") == "nothing to delete\n"
 
@@ -63,8 +63,8 @@ def test_orphans_are_listed_unless_delete_is_given(deployment: Deployment) -> No
     assert "3 orphans" in shown.stdout
     assert "nothing was deleted" in shown.stdout
     assert shown.stderr == "left alone: 1 more file, not statelib's\n"
-    (told,) = json.loads(said(deployment, "orphans", "--json", "--grace", "36h"))
-    assert (len(told["files"]), told["deleted"]) == (3, False)
+    (plan,) = json.loads(said(deployment, "orphans", "--json", "--grace", "36h"))
+    assert (len(plan["files"]), plan["deleted"]) == (3, False)
     assert "3 orphans" in said(deployment, "orphans", "--delete")
     assert stored(deployment) - {f"{deployment.root_uri()}/tally/notes.txt"} == needed(deployment)
     assert "0 orphans" in said(deployment, "orphans", "--delete", "--grace", "1d")
@@ -92,8 +92,8 @@ def test_a_savepoint_is_disposed_of_by_its_id(deployment: Deployment) -> None:
     directory = Path(deployment.storage_root) / "savepoints" / f"savepoint-tally-{saved}"
     assert "Would be deleted" in said(deployment, "savepoint", "dispose", f"tally/{saved}", "--dry-run")
     assert directory.is_dir()
-    told = json.loads(said(deployment, "savepoint", "dispose", f"tally/{saved}", "--json"))
-    assert [(c["pipeline"], c["checkpoints"]) for c in told["collected"]] == [("tally", [saved])]
+    plan = json.loads(said(deployment, "savepoint", "dispose", f"tally/{saved}", "--json"))
+    assert [(c["pipeline"], c["checkpoints"]) for c in plan["collected"]] == [("tally", [saved])]
     assert not directory.exists()
     assert "only savepoints" in refused(deployment, "savepoint", "dispose", "tally/4")
     assert "no checkpoint 99" in refused(deployment, "savepoint", "dispose", "tally/99")

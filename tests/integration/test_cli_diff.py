@@ -24,36 +24,36 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def counts(deployment: Deployment | None, *words: object) -> dict[str, tuple[object, ...]]:
-    told = json.loads(said(deployment, *DIFF, *words, "--json"))
+    answer = json.loads(said(deployment, *DIFF, *words, "--json"))
     fields = ("entries_before", "entries_after", "added", "removed", "changed", "key_groups_read")
-    return {state["name"]: tuple(state[f] for f in fields) for state in told["states"]}
+    return {state["name"]: tuple(state[f] for f in fields) for state in answer["states"]}
 
 
 def test_two_days_of_a_pipeline(shop: Deployment) -> None:
     """Every shop sells both items on the first day; the days after change amounts and counts only."""
-    found = counts(shop, "sales/1", "sales/2")
-    assert found == {"total": (3, 3, 0, 0, 3, 3), "per_item": (6, 6, 0, 0, 6, 3), "items": (3, 3, 0, 0, 0, 0)}
-    told = said(shop, *DIFF, "sales/1", "sales/2")
-    assert re.search(r"^total +differs +3 +3 +0 +0 +3 +3 +125$", told, re.MULTILINE)
-    assert re.search(r"^items +equal +3 +3 +0 +0 +0 +0 +128$", told, re.MULTILINE)
-    assert told.startswith(f"before  file://{shop.storage_root}/sales/chk-1\nafter   file://")
+    counted = counts(shop, "sales/1", "sales/2")
+    assert counted == {"total": (3, 3, 0, 0, 3, 3), "per_item": (6, 6, 0, 0, 6, 3), "items": (3, 3, 0, 0, 0, 0)}
+    output = said(shop, *DIFF, "sales/1", "sales/2")
+    assert re.search(r"^total +differs +3 +3 +0 +0 +3 +3 +125$", output, re.MULTILINE)
+    assert re.search(r"^items +equal +3 +3 +0 +0 +0 +0 +128$", output, re.MULTILINE)
+    assert output.startswith(f"before  file://{shop.storage_root}/sales/chk-1\nafter   file://")
 
 
 def test_keys_are_counted_once_over_all_states(shop: Deployment) -> None:
     """Three shops, of which each has entries in all three states."""
     assert "\nkeys    3 before, 3 after\n" in said(shop, *DIFF, "sales/1", "sales/2")
-    told = json.loads(said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--json"))
-    assert (told["keys_before"], told["keys_after"]) == (3, 3)
+    answer = json.loads(said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--json"))
+    assert (answer["keys_before"], answer["keys_after"]) == (3, 3)
     flinks = savepoint("1.20.5/kinds-hashmap-canonical-p1")
     assert "\nkeys    - before, - after\n" in said(None, *DIFF, flinks, flinks)
-    told = json.loads(said(None, *DIFF, flinks, flinks, "--json"))
-    assert (told["keys_before"], told["keys_after"]) == (None, None)
+    answer = json.loads(said(None, *DIFF, flinks, flinks, "--json"))
+    assert (answer["keys_before"], answer["keys_after"]) == (None, None)
 
 
 def test_samples_show_old_and_new_values(shop: Deployment) -> None:
-    told = said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--limit", "2")
-    assert "per_item" not in told
-    rows = [line for line in told.splitlines() if line.startswith("changed")]
+    output = said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--limit", "2")
+    assert "per_item" not in output
+    rows = [line for line in output.splitlines() if line.startswith("changed")]
     assert len(rows) == 2
     shops = {row.split()[2].strip('"'): row for row in rows}
     for name, row in shops.items():
@@ -92,30 +92,30 @@ def test_exit_status(shop: Deployment) -> None:
 
 def test_other_pipelines_are_told_apart(shop: Deployment) -> None:
     """Another key type: nothing can be compared, and both sides' states are named."""
-    told = said(shop, *DIFF, "sales/1", "tours/1", "--limit", "3")
-    assert re.search(r"^total +only before +3 +0 +- +- +- ", told, re.MULTILINE)
-    assert re.search(r"^best +only after +0 +6 +- +- +- ", told, re.MULTILINE)
-    assert "best: not comparable, key: string before, tuple<string, string> after" in told
+    output = said(shop, *DIFF, "sales/1", "tours/1", "--limit", "3")
+    assert re.search(r"^total +only before +3 +0 +- +- +- ", output, re.MULTILINE)
+    assert re.search(r"^best +only after +0 +6 +- +- +- ", output, re.MULTILINE)
+    assert "best: not comparable, key: string before, tuple<string, string> after" in output
     assert call(shop, *DIFF, "sales/1", "tours/1", "--exit-code").exit_code == 1
 
 
 def entries_of(fixture: str, state: str) -> dict[str, list[str]]:
     """Return the values that the Flink job wrote, as lines, by entry. A list is one entry."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     for text in (savepoint(fixture).parent / "truth.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(text)
         if entry["state"] == state:
-            found.setdefault(json.dumps([entry["key"], entry.get("uk")]), []).append(json.dumps(entry["value"]))
-    return found
+            entries.setdefault(json.dumps([entry["key"], entry.get("uk")]), []).append(json.dumps(entry["value"]))
+    return entries
 
 
 def test_flink_s_canonical_savepoints(tmp_path: Path) -> None:
     """Two jobs that kept more and less; and one job on two backends, which write the same state differently."""
     few, many = "1.20.5/kinds-hashmap-canonical-p1", "1.20.5/kinds-hashmap-canonical-p4-files"
-    found = counts(None, savepoint(few), savepoint(many))
-    timers = {state for state in found if state.startswith("_timer_state/")}  # the job has both, and sets none
-    assert (len(found), {found.pop(state)[:5] for state in timers}) == (6 + 2, {(0, 0, 0, 0, 0)})
-    for state, row in found.items():
+    counted = counts(None, savepoint(few), savepoint(many))
+    timers = {state for state in counted if state.startswith("_timer_state/")}  # the job has both, and sets none
+    assert (len(counted), {counted.pop(state)[:5] for state in timers}) == (6 + 2, {(0, 0, 0, 0, 0)})
+    for state, row in counted.items():
         old, new = entries_of(few, state), entries_of(many, state)
         changed = sum(old[key] != new[key] for key in old.keys() & new.keys())
         expected = (len(old), len(new), len(new.keys() - old.keys()), len(old.keys() - new.keys()), changed, 128)

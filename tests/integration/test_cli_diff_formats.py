@@ -75,16 +75,16 @@ def hotel(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def found(deployment: Deployment | None, *words: object) -> dict[str, tuple[int, int, int, str]]:
-    told = json.loads(said(deployment, *DIFF, *words, "--json"))
-    return {s["name"]: (s["added"], s["removed"], s["changed"], s["incomparable"]) for s in told["states"]}
+    answer = json.loads(said(deployment, *DIFF, *words, "--json"))
+    return {s["name"]: (s["added"], s["removed"], s["changed"], s["incomparable"]) for s in answer["states"]}
 
 
 @pytest.mark.parametrize("other", list(WAYS)[1:])
 def test_the_same_events_make_the_same_state(hotel: Deployment, other: str) -> None:
-    told = found(hotel, "a/2", f"{other}/2")
-    assert {"hourly", "rooms", "seen", "total"} < set(told)
-    assert len(told) > 4, "timers of the windows"
-    assert set(told.values()) == {(0, 0, 0, "")}
+    output = found(hotel, "a/2", f"{other}/2")
+    assert {"hourly", "rooms", "seen", "total"} < set(output)
+    assert len(output) > 4, "timers of the windows"
+    assert set(output.values()) == {(0, 0, 0, "")}
 
 
 @pytest.mark.parametrize("other", list(WAYS)[1:])
@@ -108,9 +108,9 @@ def test_operators_of_different_uids(hotel: Deployment) -> None:
 
 @pytest.mark.parametrize(("before", "after"), EQUAL)
 def test_flinks_state_is_the_same_in_each_of_its_forms(before: str, after: str) -> None:
-    told = found(None, savepoint(f"1.20.5/{before}"), savepoint(f"1.20.5/{after}"))
-    assert told
-    assert set(told.values()) == {(0, 0, 0, "")}
+    output = found(None, savepoint(f"1.20.5/{before}"), savepoint(f"1.20.5/{after}"))
+    assert output
+    assert set(output.values()) == {(0, 0, 0, "")}
 
 
 def test_a_pipelines_state_beside_a_savepoint_of_the_same_state(hotel: Deployment, tmp_path: Path) -> None:
@@ -120,17 +120,17 @@ def test_a_pipelines_state_beside_a_savepoint_of_the_same_state(hotel: Deploymen
     schema = without_timers(ours.schema())
     tables = {state.name: ours.to_arrow(state.name) for state in schema.states}
     same = written(tmp_path, "same", schema, tables)
-    told = found(hotel, "b/2", same, "--operator", "b=guests")
-    assert {name: told[name] for name in tables} == dict.fromkeys(tables, (0, 0, 0, ""))
+    output = found(hotel, "b/2", same, "--operator", "b=guests")
+    assert {name: output[name] for name in tables} == dict.fromkeys(tables, (0, 0, 0, ""))
     total = tables["total"].sort_by("key_group")
     changed = total.slice(1).set_column(2, "value", pa.array([{"nights": -1}, *total["value"].to_pylist()[2:]]))
     new = pa.table({"key": [{"f0": "guest-new"}] if pa.types.is_struct(total["key"].type) else ["guest-new"]})
     new = new.append_column("value", pa.array([{"nights": 1}]))
     changed = pa.concat_tables([changed.drop_columns("key_group"), new.cast(changed.drop_columns("key_group").schema)])
     other = written(tmp_path, "other", schema, {**tables, "total": changed})
-    told = found(hotel, "b/2", other, "--operator", "b=guests", "-o", tmp_path / "x")
-    assert told["total"] == (1, 1, 1, "")
-    assert {told[name] for name in tables if name != "total"} == {(0, 0, 0, "")}
+    output = found(hotel, "b/2", other, "--operator", "b=guests", "-o", tmp_path / "x")
+    assert output["total"] == (1, 1, 1, "")
+    assert {output[name] for name in tables if name != "total"} == {(0, 0, 0, "")}
     rows = pq.read_table(tmp_path / "x" / "total.parquet").to_pylist()
     assert {row["change"] for row in rows} == {"added", "removed", "changed"}
     assert [row["after"] for row in rows if row["change"] == "changed"] == [{"f0": -1}], "the savepoint has no names"

@@ -70,9 +70,9 @@ def test_lines_of_our_own_checkpoint(shop: Deployment) -> None:
         for item in ("tea", "café"):
             at = f'{{"op":"sales","state":"per_item","kind":"map",{head},"uk":{typed("string", item)}'
             expected.append(f'{at},"value":{typed("long", 1)}}}')
-            found = {json.loads(x)["value"]["v"]: json.loads(x)["idx"] for x in lines if '"items"' in x and head in x}
-            assert sorted(found.values()) == [0, 1]
-            at = f'{{"op":"sales","state":"items","kind":"list",{head},"idx":{found[item]}'
+            results = {json.loads(x)["value"]["v"]: json.loads(x)["idx"] for x in lines if '"items"' in x and head in x}
+            assert sorted(results.values()) == [0, 1]
+            at = f'{{"op":"sales","state":"items","kind":"list",{head},"idx":{results[item]}'
             expected.append(f'{at},"value":{typed("string", item)}}}')
     assert sorted(lines) == sorted(expected)
 
@@ -110,10 +110,10 @@ def test_a_file_that_fails_half_way_is_gone(tmp_path: Path) -> None:
 def test_all_goes_on_past_what_cannot_be_written(tmp_path: Path) -> None:
     """The third of four operators has a serializer that nobody knows."""
     write_several_operators(tmp_path / "savepoint")
-    found = call(None, "export", tmp_path / "savepoint", "--all")
-    assert found.exit_code == 1
-    assert len({json.loads(line)["op"] for line in found.stdout.splitlines()}) == 2
-    assert "LongSerializeX$" in found.stderr
+    result = call(None, "export", tmp_path / "savepoint", "--all")
+    assert result.exit_code == 1
+    assert len({json.loads(line)["op"] for line in result.stdout.splitlines()}) == 2
+    assert "LongSerializeX$" in result.stderr
     shown = call(None, "inspect", tmp_path / "savepoint")
     assert shown.exit_code == 0
     assert "LongSerializeX$" in shown.stdout
@@ -122,8 +122,8 @@ def test_all_goes_on_past_what_cannot_be_written(tmp_path: Path) -> None:
 
 def test_values_of_a_user_do_not_keep_others_from_being_exported(tmp_path: Path) -> None:
     """In the heap's stream nothing says where a Kryo value ends: its states are listed, those before are not lost."""
-    found = call(None, "export", savepoint("1.20.5/kryo-hashmap-canonical"), "--all")
-    assert found.exit_code == 0
+    result = call(None, "export", savepoint("1.20.5/kryo-hashmap-canonical"), "--all")
+    assert result.exit_code == 0
 
 
 def test_parquet_holds_what_to_arrow_gives(shop: Deployment, tmp_path: Path) -> None:
@@ -201,9 +201,9 @@ MOVED = f"file:///flink-data/1.20.5/1.20.5/{CHAIN.name}={CHAIN}"
 def test_a_checkpoint_that_was_moved(tmp_path: Path) -> None:
     """Nothing is opened but what the mapping names; every command takes it."""
     checkpoints = sorted(CHAIN.glob("checkpoints/*/chk-*"))
-    told = refused(None, "export", checkpoints[-1], "--all")
-    assert "handle of '/flink-data/1.20.5/" in told
-    assert f"expected a file below {checkpoints[-1]}" in told
+    message = refused(None, "export", checkpoints[-1], "--all")
+    assert "handle of '/flink-data/1.20.5/" in message
+    assert f"expected a file below {checkpoints[-1]}" in message
     lines = said(None, "export", checkpoints[-1], "--all", "--relocate", MOVED).splitlines()
     truth = (CHAIN / "truth.jsonl").read_text(encoding="utf-8").splitlines()
     named = [line.replace(f'"op":"{KEYED}"', '"op":"keyed"', 1) for line in lines]

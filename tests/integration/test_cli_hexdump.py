@@ -30,11 +30,11 @@ def own_files(deployment: Deployment, name: str) -> list[str]:
 
 
 def test_the_whole_metadata_of_ours_with_its_manifest(shop: Deployment) -> None:
-    told = json.loads(said(shop, "hexdump", "sales/5", "--json"))
-    (part,) = told["parts"]
+    answer = json.loads(said(shop, "hexdump", "sales/5", "--json"))
+    (part,) = answer["parts"]
     data = Path(shop.storage_root, "sales", "chk-5", "_metadata").read_bytes()
     assert "".join(field["hex"] for field in part["fields"]) == data.hex()
-    assert (told["size_bytes"], part["problem"], part["stopped_at"]) == (len(data), None, len(data))
+    assert (answer["size_bytes"], part["problem"], part["stopped_at"]) == (len(data), None, len(data))
     named = {(*field["part"], field["name"]): field["value"] for field in part["fields"]}
     assert named["operator 0", "max parallelism"] == 128
     assert named["manifest", "version"] == 1
@@ -54,9 +54,9 @@ def test_every_file_of_ours_is_shown(shop: Deployment, checkpoint: str) -> None:
     files = own_files(shop, checkpoint)
     assert files
     for file in files:
-        told = json.loads(said(shop, "hexdump", f"{shop.storage_root}/{checkpoint}", "--file", file, "--json"))
-        assert all(part["problem"] is None for part in told["parts"])
-        assert sum(part["size_bytes"] for part in told["parts"]) == told["size_bytes"] > 0
+        answer = json.loads(said(shop, "hexdump", f"{shop.storage_root}/{checkpoint}", "--file", file, "--json"))
+        assert all(part["problem"] is None for part in answer["parts"])
+        assert sum(part["size_bytes"] for part in answer["parts"]) == answer["size_bytes"] > 0
 
 
 def test_a_range_of_bytes(shop: Deployment) -> None:
@@ -115,9 +115,9 @@ def test_change_logs_and_the_state_below_them(tmp_path: Path, backend: str) -> N
     checkpoint_of(deployment, "sales", 2, sales(6))
     titles = set()
     for file in own_files(deployment, "sales/chk-2"):
-        told = json.loads(said(deployment, "hexdump", "sales/2", "--file", file, "--json"))
-        titles |= {part["title"].split(",")[0] for part in told["parts"]}
-        for part in told["parts"]:
+        answer = json.loads(said(deployment, "hexdump", "sales/2", "--file", file, "--json"))
+        titles |= {part["title"].split(",")[0] for part in answer["parts"]}
+        for part in answer["parts"]:
             assert part["problem"] is None
             if part["title"].startswith("change sets"):
                 named = {field["name"] for field in part["fields"]}
@@ -132,10 +132,10 @@ def test_a_file_of_a_snapshot_that_was_moved() -> None:
     move = ("--relocate", f"file:///flink-data/1.20.5/1.20.5/{folder.name}={folder}")
     opened = open_checkpoint(str(last), relocate={move[1].partition("=")[0]: str(folder)})
     shared = [s.path for s in opened.streams() if not isinstance(s, ByteStreamStateHandle) and "/shared/" in s.path]
-    told = json.loads(said(None, "hexdump", last, "--file", shared[0].rpartition("/")[2], *move, "--json"))
-    assert told["parts"][0]["title"].startswith("RocksDB's file ")
-    assert told["size_bytes"] == Path(shared[0].removeprefix("file://")).stat().st_size
-    assert told["file"] == shared[0]
+    answer = json.loads(said(None, "hexdump", last, "--file", shared[0].rpartition("/")[2], *move, "--json"))
+    assert answer["parts"][0]["title"].startswith("RocksDB's file ")
+    assert answer["size_bytes"] == Path(shared[0].removeprefix("file://")).stat().st_size
+    assert answer["file"] == shared[0]
     assert "expected a file below" in refused(None, "hexdump", last, "--file", shared[0].rpartition("/")[2])
 
 
@@ -144,21 +144,21 @@ def told_streams(directory: Path, limit: int) -> list[dict[str, Any]]:
     streams = [s for part in open_checkpoint(str(directory)).each_operator() for s in part.streams()]
     names = dict.fromkeys(s.name if isinstance(s, ByteStreamStateHandle) else s.path for s in streams)
     answers = [json.loads(said(None, "hexdump", directory, "--file", n, "--limit", limit, "--json")) for n in names]
-    return [part for told in answers for part in told["parts"]]
+    return [part for each in answers for part in each["parts"]]
 
 
 def entries_of(parts: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """(state, what its fields say) of each entry that was taken apart."""
-    found: list[tuple[str, dict[str, Any]]] = []
+    entries: list[tuple[str, dict[str, Any]]] = []
     for part in parts:
         assert part["problem"] is None
         for field in part["fields"]:
             if field["type"] != "typed":
                 continue
-            if not found or field["name"] in found[-1][1] or "value" in found[-1][1]:
-                found.append((field["part"][-1].removeprefix("state '").removesuffix("'"), {}))
-            found[-1][1][field["name"]] = json.loads(field["value"])
-    return found
+            if not entries or field["name"] in entries[-1][1] or "value" in entries[-1][1]:
+                entries.append((field["part"][-1].removeprefix("state '").removesuffix("'"), {}))
+            entries[-1][1][field["name"]] = json.loads(field["value"])
+    return entries
 
 
 def truth_of(directory: Path) -> list[dict[str, Any]]:
@@ -171,25 +171,27 @@ def truth_of(directory: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("fixture", ["kinds-hashmap-canonical-p1", "compressed-hashmap-canonical"])
 def test_the_entries_of_canonical_key_groups_are_those_of_the_job(fixture: str) -> None:
     directory = savepoint(f"1.20.5/{fixture}")
-    found = [
+    entries = [
         {"state": state, **entry["key"], **member}
         for state, entry in entries_of(told_streams(directory, 10_000))
         for member in entry["value"]
     ]
     wanted = [{k: v for k, v in line.items() if k not in ("op", "kind")} for line in truth_of(directory)]
     assert len(wanted) > 100
-    assert sorted(map(str, (sorted(f.items()) for f in found))) == sorted(map(str, (sorted(w.items()) for w in wanted)))
+    assert sorted(map(str, (sorted(f.items()) for f in entries))) == sorted(
+        map(str, (sorted(w.items()) for w in wanted))
+    )
 
 
 def test_the_entries_of_heap_key_groups_are_those_of_the_job() -> None:
     directory = savepoint("1.20.5/kinds-hashmap-native-p2")
-    found = [
+    entries = [
         (s, str(e["key"]), str(e["value"])) for s, e in entries_of(told_streams(directory, 10_000)) if "value" in e
     ]
     single = [line for line in truth_of(directory) if "value" in line and "uk" not in line and "idx" not in line]
     wanted = {(str(line["state"]), str(line["key"]), str(line["value"])) for line in single}
     assert len(wanted) > 50
-    assert wanted <= set(found)
+    assert wanted <= set(entries)
 
 
 @pytest.mark.parametrize(

@@ -26,26 +26,26 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def test_ours_has_entries_sizes_bars_and_files(shop: Deployment) -> None:
-    told = said(shop, "inspect", "sales/5", columns=160)
-    assert re.search(r"per_item: map, 6 entries\n.*├── user key string\n.*└── value long", told)
-    assert re.search(r"├── 0 0-63   █+·* \d entries, \d\.\d KiB$", told, re.MULTILINE)
+    output = said(shop, "inspect", "sales/5", columns=160)
+    assert re.search(r"per_item: map, 6 entries\n.*├── user key string\n.*└── value long", output)
+    assert re.search(r"├── 0 0-63   █+·* \d entries, \d\.\d KiB$", output, re.MULTILINE)
     assert re.search(
-        r"key groups 0-127, 4 per bar, at most 4 entries in one\n.*└── \|[ ▁-█]{32}\|$", told, re.MULTILINE
+        r"key groups 0-127, 4 per bar, at most 4 entries in one\n.*└── \|[ ▁-█]{32}\|$", output, re.MULTILINE
     )
-    assert re.search(r"canonical, \d\.\d KiB: [0-9a-f]{32}-0-0$", told, re.MULTILINE)
-    assert "operator state, split_distribute, 1 element" in told
+    assert re.search(r"canonical, \d\.\d KiB: [0-9a-f]{32}-0-0$", output, re.MULTILINE)
+    assert "operator state, split_distribute, 1 element" in output
 
 
 def test_the_parts_of_the_json_add_up(shop: Deployment) -> None:
-    told = json.loads(said(shop, "inspect", "sales/5", "--json"))
-    (operator,) = told["operators"]
+    answer = json.loads(said(shop, "inspect", "sales/5", "--json"))
+    (operator,) = answer["operators"]
     groups = operator["entries_by_key_group"]
     assert (len(groups), sum(groups)) == (128, sum(state["entries"] for state in operator["states"]))
     assert [s["entries"] for s in operator["subtasks"]] == [sum(groups[:64]), sum(groups[64:])]
     for subtask in operator["subtasks"]:
         assert subtask["size_bytes"] == sum(stream["size_bytes"] for stream in subtask["streams"]) > 0
         assert {stream["role"] for stream in subtask["streams"]} == {"canonical"}
-    assert json.loads(said(shop, "inspect", "sales/5", "--json", "--count")) == told
+    assert json.loads(said(shop, "inspect", "sales/5", "--json", "--count")) == answer
 
 
 def test_keys_are_counted_once_over_all_states(shop: Deployment) -> None:
@@ -79,11 +79,11 @@ def test_flinks_entries_are_counted_when_asked_for() -> None:
 @pytest.mark.parametrize("columns", [80, 160])
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: f"{path.parent.name}-{path.name}"[:60])
 def test_every_snapshot_of_flinks_is_shown(path: Path, columns: int) -> None:
-    told = said(None, "inspect", path, columns=columns)
+    output = said(None, "inspect", path, columns=columns)
     about = json.loads(said(None, "inspect", path, "--json"))
-    assert len(re.findall(r"── Operator ", told)) == len(about["operators"])
-    words = max(len(word) for line in told.splitlines()[1:] for word in line.split())
-    assert max(map(len, told.splitlines()[1:])) <= max(columns, words + 24)
+    assert len(re.findall(r"── Operator ", output)) == len(about["operators"])
+    words = max(len(word) for line in output.splitlines()[1:] for word in line.split())
+    assert max(map(len, output.splitlines()[1:])) <= max(columns, words + 24)
 
 
 def test_segments_of_merged_files_and_the_uid(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_segments_of_merged_files_and_the_uid(tmp_path: Path) -> None:
     (pipelines / "sales.yaml").write_text(f"{merging}uid: shops\n")
     deployment = new_deployment(tmp_path, tmp_path, pipelines)
     checkpoint_of(deployment, "sales", 1, sales(0))
-    told = said(deployment, "inspect", "sales/1")
-    assert "Operator shops: " in told
-    assert re.search(r"segment 0 to [\d,]+, \d", told)
+    output = said(deployment, "inspect", "sales/1")
+    assert "Operator shops: " in output
+    assert re.search(r"segment 0 to [\d,]+, \d", output)
     files = json.loads(said(deployment, "inspect", "sales/1", "--json"))["files"]
     assert any(file["segments"] for file in files)
 

@@ -63,13 +63,13 @@ def answered(deployment: Deployment, answer: str, *words: str) -> tuple[int, str
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(untouched: Deployment) -> None:
     before = head(untouched), states(untouched)
-    told = said(untouched, "restore", "sales", "1", "--parallelism", "3", "--dry-run")
+    output = said(untouched, "restore", "sales", "1", "--parallelism", "3", "--dry-run")
     for words in (
         r"^restore +sales to sales/1$", r"^claim mode +no-claim$", r"^entries +12$", r"^parallelism +2 to 3$",
         r"^leaves +sales/5$", r"^aborts +sales/6, which is under way$", r"^ +0 +0-42 +0-63 +\d\.\d KiB +4$",
         r"^ +1 +43-85 +0-63, 64-127 +\d\.\d KiB +\d+$", rf"^next: {re.escape(BACKFILL)}$",
     ):  # fmt: skip
-        assert re.search(words, told, re.MULTILINE), f"{words} is not in\n{told}"
+        assert re.search(words, output, re.MULTILINE), f"{words} is not in\n{output}"
     plan = json.loads(said(untouched, "restore", "sales", "sales/1", "--dry-run", "--json"))
     assert (plan["applied"], plan["head"], plan["next"]) == (False, None, BACKFILL)
     assert (plan["plan"]["abandoned"], plan["plan"]["aborts"]) == ([5], [6])
@@ -78,9 +78,9 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(untouched: Deployment) -> 
 
 
 def test_a_restore_moves_the_head_and_the_next_run_builds_on_it(shop: Deployment) -> None:
-    told = said(shop, "restore", "sales", "1", "--parallelism", "3", "--yes")
-    assert "the head of sales is sales/1, generation 2" in told
-    assert f"next: {BACKFILL}" in told
+    output = said(shop, "restore", "sales", "1", "--parallelism", "3", "--yes")
+    assert "the head of sales is sales/1, generation 2" in output
+    assert f"next: {BACKFILL}" in output
     assert (head(shop).head, head(shop).parallelism) == (1, 3)
     assert states(shop)[6] == CheckpointState.ABORTED
     replayed = checkpoint_of(shop, "sales", 2, sales(6))
@@ -93,11 +93,11 @@ def test_a_restore_moves_the_head_and_the_next_run_builds_on_it(shop: Deployment
 
 
 def test_nothing_to_replay(untouched: Deployment) -> None:
-    told = said(untouched, "restore", "sales", "5", "--dry-run")
-    assert "next: nothing to replay: the next run of sales.checkpoint is that of 2013-01-03 00:00:00 UTC" in told
-    assert re.search(r"^leaves +nothing behind$", told, re.MULTILINE)
-    told = said(untouched, "restore", "tours", "1", "--dry-run")
-    assert re.search(r"^aborts +nothing$", told, re.MULTILINE)
+    output = said(untouched, "restore", "sales", "5", "--dry-run")
+    assert "next: nothing to replay: the next run of sales.checkpoint is that of 2013-01-03 00:00:00 UTC" in output
+    assert re.search(r"^leaves +nothing behind$", output, re.MULTILINE)
+    output = said(untouched, "restore", "tours", "1", "--dry-run")
+    assert re.search(r"^aborts +nothing$", output, re.MULTILINE)
 
 
 def test_it_asks_first(shop: Deployment) -> None:
@@ -220,11 +220,11 @@ def test_a_state_that_is_no_more_is_left_out_only_when_that_is_said(shop: Deploy
     file.write_text(re.sub(r"  items: .*\n", "", file.read_text()))
     command = ("restore", "sales", "1", "--dry-run")
     assert "stored state 'items' (list<string, void>): the pipeline has no such state" in refused(shop, *command)
-    told = call(shop, *command, "--allow-non-restored-state")
-    assert told.exit_code == 0
-    assert re.search(r"^not restored 'items' \(list<string, void>\), 3 entries$", told.stdout, re.MULTILINE)
-    assert re.search(r"^state +'total': COMPATIBLE_AS_IS$", told.stdout, re.MULTILINE)
-    assert "only if the pipeline file says 'allow_non_restored_state: true'" in told.stdout + told.stderr
+    result = call(shop, *command, "--allow-non-restored-state")
+    assert result.exit_code == 0
+    assert re.search(r"^not restored 'items' \(list<string, void>\), 3 entries$", result.stdout, re.MULTILINE)
+    assert re.search(r"^state +'total': COMPATIBLE_AS_IS$", result.stdout, re.MULTILINE)
+    assert "only if the pipeline file says 'allow_non_restored_state: true'" in result.stdout + result.stderr
 
 
 def test_retention_leaves_alone_what_a_person_is_asked_about(shop: Deployment) -> None:

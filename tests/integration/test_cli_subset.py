@@ -26,8 +26,8 @@ def test_damage_is_found_by_the_part_that_reads_it(shop: Deployment) -> None:
     damaged = data_files(shop)[0]
     damaged.write_bytes(bytes(len(damaged.read_bytes())))
     assert call(shop, "verify").exit_code == 1
-    found = [call(shop, "verify", "--read-data-subset", f"{n}/4").exit_code for n in (1, 2, 3, 4)]
-    assert sorted(found) == [0, 0, 0, 1]
+    statuses = [call(shop, "verify", "--read-data-subset", f"{n}/4").exit_code for n in (1, 2, 3, 4)]
+    assert sorted(statuses) == [0, 0, 0, 1]
     assert call(shop, "verify", "--read-data-subset", "100%").exit_code == 1
 
 
@@ -37,15 +37,15 @@ def test_a_missing_file_is_found_by_every_part(shop: Deployment) -> None:
 
 
 def read(shop: Deployment, seed: str) -> int:
-    told = json.loads(said(shop, "verify", "--read-data-subset", "50%", "--seed", seed, "--json"))
-    return sum(each["files_read"] - 1 for each in told)
+    answer = json.loads(said(shop, "verify", "--read-data-subset", "50%", "--seed", seed, "--json"))
+    return sum(each["files_read"] - 1 for each in answer)
 
 
 def test_the_seed_is_shown_and_chooses_the_same_files(shop: Deployment) -> None:
-    told = json.loads(said(shop, "verify", "--read-data-subset", "10%", "--json"))
-    (seed,) = {each["subset_seed"] for each in told}
+    answer = json.loads(said(shop, "verify", "--read-data-subset", "10%", "--json"))
+    (seed,) = {each["subset_seed"] for each in answer}
     again = json.loads(said(shop, "verify", "--read-data-subset", "10%", "--seed", seed, "--json"))
-    assert again == told
+    assert again == answer
     assert len({read(shop, seed) for seed in "abcdefgh"}) > 1, "other files with another seed"
     assert (
         f"--seed {seed} reads the same ones" in call(shop, "verify", "--read-data-subset", "10%", "--seed", seed).stderr
@@ -65,6 +65,6 @@ def test_a_file_that_checkpoints_share_is_read_once(tmp_path: Path) -> None:
     deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     for number in (1, 2, 3):
         checkpoint_of(deployment, "tours", number, events(number))
-    told = json.loads(said(deployment, "verify", "--read-data-subset", "100%", "--json"))
+    answer = json.loads(said(deployment, "verify", "--read-data-subset", "100%", "--json"))
     written = [p for p in Path(deployment.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"]
-    assert sum(each["files_read"] - 1 for each in told) == len(written) < sum(each["files"] - 1 for each in told)
+    assert sum(each["files_read"] - 1 for each in answer) == len(written) < sum(each["files"] - 1 for each in answer)

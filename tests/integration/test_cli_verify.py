@@ -58,11 +58,11 @@ def test_every_completed_checkpoint_is_whole(shop: Deployment, words: list[str])
     assert [row[-1] for row in rows] == [f"file://{state / place}" for place in places]
     assert {row[0] for row in rows} == {"whole"}
     assert [row[row.index("entries") - 1] for row in rows] == ["12", "12", "12", "12", "6"]
-    told = json.loads(said(shop, "verify", "--json", *words))
-    assert [(v["entries"], v["problems"]) for v in told] == [(12, [])] * 4 + [(6, [])]
+    answer = json.loads(said(shop, "verify", "--json", *words))
+    assert [(v["entries"], v["problems"]) for v in answer] == [(12, [])] * 4 + [(6, [])]
     sizes = [sum(f.stat().st_size for f in (state / place).iterdir()) for place in places]
-    assert [v["size_bytes"] for v in told] == sizes
-    assert [v["files"] for v in told] == [len(list((state / place).iterdir())) for place in places]
+    assert [v["size_bytes"] for v in answer] == sizes
+    assert [v["files"] for v in answer] == [len(list((state / place).iterdir())) for place in places]
 
 
 def test_one_snapshot_or_one_pipeline(shop: Deployment) -> None:
@@ -77,10 +77,10 @@ def test_flink_s_own_savepoints_can_be_counted(tmp_path: Path) -> None:
     assert lines > 10
     write_several_operators(tmp_path / "several", readable=True)
     for snapshot in (source, tmp_path / "several"):
-        (told,) = json.loads(said(None, "verify", snapshot, "--json"))
+        (answer,) = json.loads(said(None, "verify", snapshot, "--json"))
         opened = open_checkpoint(str(snapshot))
         states = [len(part.to_arrow(s.name)) for part in opened.each_operator() for s in part.schema().states]
-        assert (told["entries"], told["files"]) == (sum(states), 1)
+        assert (answer["entries"], answer["files"]) == (sum(states), 1)
     (unread,) = json.loads(said(None, "verify", source, "--json", "--no-read-data"))
     assert unread["entries"] is None
 
@@ -152,14 +152,14 @@ def test_one_damaged_checkpoint_does_not_hide_the_others(shop: Deployment) -> No
         for data in (None, b"", file.read_bytes()[:-7]):
             with replaced(file, data):
                 result = call(shop, "verify")
-                told = json.loads(call(shop, "verify", "sales/2", "--json").stdout)
+                answer = json.loads(call(shop, "verify", "sales/2", "--json").stdout)
                 (problem,) = damaged("sales/2", deployment=shop)
             assert result.exit_code == 1
             states = [line.split()[0] for line in result.stdout.splitlines() if not line.startswith(" ")]
             assert states == ["whole", "DAMAGED", "whole", "whole", "whole"]
             assert str(where) in problem
             assert f"    {problem}" in result.stdout.splitlines()
-            assert [len(v["problems"]) for v in told] == [1]
+            assert [len(v["problems"]) for v in answer] == [1]
 
 
 BROKEN = {
@@ -183,12 +183,12 @@ def test_a_broken_pipeline_file_is_one_line(tmp_path: Path, fault: str) -> None:
     (tmp_path / "tours.yaml").write_text(TOURS)
     result = call(None, "pipelines", "validate", "--directory", tmp_path)
     assert (result.exit_code, result.stdout) == (1, "")
-    found, last = result.stderr.splitlines()
+    outcome, last = result.stderr.splitlines()
     assert last == "1 valid, 1 not"
-    assert found.startswith(f"{tmp_path}/sales.yaml:{line}: {field}: ")
-    told = json.loads(call(None, "pipelines", "validate", "--directory", tmp_path, "--json").stdout)
-    assert told["valid"] == ["tours"]
-    assert [f["message"] for f in told["faults"]] == [found]
+    assert outcome.startswith(f"{tmp_path}/sales.yaml:{line}: {field}: ")
+    answer = json.loads(call(None, "pipelines", "validate", "--directory", tmp_path, "--json").stdout)
+    assert answer["valid"] == ["tours"]
+    assert [f["message"] for f in answer["faults"]] == [outcome]
 
 
 def test_files_that_are_no_pipelines_are_named(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_files_that_are_no_pipelines_are_named(tmp_path: Path) -> None:
 def test_good_pipelines_are_listed(shop: Deployment, tmp_path: Path) -> None:
     result = call(shop, "pipelines", "validate")
     assert (result.exit_code, result.stderr) == (0, "2 valid, 0 not\n")
-    told = json.loads(said(shop, "pipelines", "list", "--json"))
-    assert [(p["name"], p["backend"], p["key"], p["states"]) for p in told] == [
+    answer = json.loads(said(shop, "pipelines", "list", "--json"))
+    assert [(p["name"], p["backend"], p["key"], p["states"]) for p in answer] == [
         ("sales", "heap", ["shop"], ["total", "per_item", "items"]),
         ("tours", "rocksdb", ["shop", "item"], ["best"]),
     ]

@@ -55,8 +55,8 @@ def running(tmp_path: Path, data: Path) -> Iterator[Topology]:
 def test_workers_die_while_they_write_and_every_checkpoint_is_whole(
     running: Topology, flights: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One story, because starting it all is dear: each worker once, in two checkpoints; one in which a subtask runs
-    twice at once, because it is slow; then cleaning up."""
+    """One story, because it takes long to start everything. Each worker is killed once, in two checkpoints. In another
+    checkpoint a slow subtask runs twice at the same time. Then everything is cleaned up."""
     page = with_page(running, tmp_path)
     env = environment(page.places, Ports())
     for name in page.places.settings:
@@ -177,7 +177,7 @@ def fetched_json(address: str) -> list[dict[str, str]]:
 
 def assert_state(deployment: Deployment, flights: pl.DataFrame, days: int) -> None:
     directory = deployment.catalog().get(NAME, CheckpointId(days)).directory
-    found = aircraft_found(open_checkpoint(directory, storage_root=deployment.storage_root))
+    outcome = aircraft_found(open_checkpoint(directory, storage_root=deployment.storage_root))
     seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
-    result = difference("aircraft", aircraft_expected(seen), found, ["tailnum"])
+    result = difference("aircraft", aircraft_expected(seen), outcome, ["tailnum"])
     assert (result.different, result.keys > 0) == (0, True), result.examples

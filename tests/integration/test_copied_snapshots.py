@@ -62,24 +62,24 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> De
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> Copied:
     """Counts what the kernel and the S3 client are asked to copy, and lets it happen."""
-    found, on_files, on_objects = Copied(), os.copy_file_range, obstore.copy
+    result, on_files, on_objects = Copied(), os.copy_file_range, obstore.copy
 
     def counted(*arguments: object, **options: object) -> int:
-        if found.fails:
+        if result.fails:
             raise OSError(5, "Input/output error")
         if arguments[3] == 0:
-            found.files += 1
+            result.files += 1
         return on_files(*arguments, **options)
 
     def counted_object(*arguments: object, **options: object) -> None:
-        if found.fails:
+        if result.fails:
             raise GenericError("refused")
-        found.files += 1
+        result.files += 1
         on_objects(*arguments, **options)
 
     monkeypatch.setattr(os, "copy_file_range", counted)
     monkeypatch.setattr(obstore, "copy", counted_object)
-    return found
+    return result
 
 
 def saved(deployment: Deployment, target: str | None = None, key: str = "k") -> Checkpoint:
@@ -123,9 +123,9 @@ def restored(deployment: Deployment, snapshot: Checkpoint) -> None:
 
 
 def head(deployment: Deployment, name: str = TRUNK) -> int:
-    found = deployment.catalog().head(PipelineName(name)).head
-    assert found is not None
-    return found
+    head_id = deployment.catalog().head(PipelineName(name)).head
+    assert head_id is not None
+    return head_id
 
 
 def test_a_native_savepoint_is_copied_and_outlives_its_checkpoint(deployment: Deployment, copied: Copied) -> None:
@@ -323,8 +323,8 @@ def test_what_a_dead_attempt_duplicated_is_an_orphan(deployment: Deployment) -> 
     left = stored(deployment) - before
     assert len(left) > 8
     abort(deployment, TRUNK, begun.checkpoint_id, "its driver died")
-    found = {uri for each in orphans(deployment, dry_run=True) for uri in each.files}
-    assert left <= found
+    orphan_files = {uri for each in orphans(deployment, dry_run=True) for uri in each.files}
+    assert left <= orphan_files
     orphans(deployment, dry_run=False)
     assert not stored(deployment) & left
     is_whole(deployment)

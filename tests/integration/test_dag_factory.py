@@ -50,7 +50,7 @@ json.dump({
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what Airflow reads from the DAG files. ``STATELIB_PIPELINES`` names another directory, which must not be
     read."""
     root = tmp_path_factory.mktemp("factory")
@@ -70,22 +70,22 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(answer.read_text()))
 
 
-def test_a_file_of_three_lines_makes_the_dags_of_its_directory(found: dict[str, Any]) -> None:
-    made = {dag_id: dag["file"] for dag_id, dag in found["dags"].items()}
+def test_a_file_of_three_lines_makes_the_dags_of_its_directory(parsed: dict[str, Any]) -> None:
+    made = {dag_id: dag["file"] for dag_id, dag in parsed["dags"].items()}
     assert made == {
         **{f"first.{kind}": "plain.py" for kind in ("checkpoint", "savepoint", "restore", "dispose")},
         **{f"second.{kind}": "chosen.py" for kind in ("checkpoint", "restore")},
         "my_cleanup": "cleanup.py",
         "state_verify": "verify.py",
     }
-    assert all(dag["serialized"] for dag in found["dags"].values())
-    assert found["dags"]["first.checkpoint"]["tags"] == ["first", "statelib"]
-    assert found["dags"]["state_verify"]["examples"] == ["first"]
+    assert all(dag["serialized"] for dag in parsed["dags"].values())
+    assert parsed["dags"]["first.checkpoint"]["tags"] == ["first", "statelib"]
+    assert parsed["dags"]["state_verify"]["examples"] == ["first"]
 
 
 @pytest.mark.parametrize("dag_id", ["second.checkpoint", "second.restore", "my_cleanup", "state_verify"])
-def test_settings_reach_every_task(found: dict[str, Any], dag_id: str) -> None:
-    dag = found["dags"][dag_id]
+def test_settings_reach_every_task(parsed: dict[str, Any], dag_id: str) -> None:
+    dag = parsed["dags"][dag_id]
     assert "finance" in dag["tags"]
     assert "statelib" in dag["tags"]
     assert dag["default_conn"] == "state"
@@ -95,21 +95,21 @@ def test_settings_reach_every_task(found: dict[str, Any], dag_id: str) -> None:
         assert {key: task[key] for key in expected} == expected | own, name
 
 
-def test_the_connections_reach_the_operators(found: dict[str, Any]) -> None:
-    snapshot = found["dags"]["second.checkpoint"]["tasks"]["snapshot"]
+def test_the_connections_reach_the_operators(parsed: dict[str, Any]) -> None:
+    snapshot = parsed["dags"]["second.checkpoint"]["tasks"]["snapshot"]
     assert (snapshot["statelib_conn_id"], snapshot["_conn_id"]) == ("state", "cluster")
-    assert found["dags"]["state_verify"]["tasks"]["verify"]["statelib_conn_id"] == "state"
-    plain = found["dags"]["first.checkpoint"]["tasks"]["snapshot"]
+    assert parsed["dags"]["state_verify"]["tasks"]["verify"]["statelib_conn_id"] == "state"
+    plain = parsed["dags"]["first.checkpoint"]["tasks"]["snapshot"]
     assert (plain["statelib_conn_id"], plain["_conn_id"]) == (None, "spark_default")
 
 
-def test_callbacks_are_added_to_the_notifiers(found: dict[str, Any]) -> None:
-    assert found["dags"]["first.checkpoint"]["callbacks"] == ["StatelibNotifier"]
-    assert found["dags"]["second.checkpoint"]["callbacks"] == ["StatelibNotifier", "print"]
+def test_callbacks_are_added_to_the_notifiers(parsed: dict[str, Any]) -> None:
+    assert parsed["dags"]["first.checkpoint"]["callbacks"] == ["StatelibNotifier"]
+    assert parsed["dags"]["second.checkpoint"]["callbacks"] == ["StatelibNotifier", "print"]
 
 
-def test_what_is_wrong_is_an_import_error_of_its_own_file(found: dict[str, Any]) -> None:
-    assert set(found["errors"]) == {"broken.py", "mistyped.py", "unknown.py"}
-    assert "bakend" in found["errors"]["broken.py"]
-    assert "there is no replay: expected some of checkpoint" in found["errors"]["mistyped.py"]
-    assert "pol" in found["errors"]["unknown.py"]
+def test_what_is_wrong_is_an_import_error_of_its_own_file(parsed: dict[str, Any]) -> None:
+    assert set(parsed["errors"]) == {"broken.py", "mistyped.py", "unknown.py"}
+    assert "bakend" in parsed["errors"]["broken.py"]
+    assert "there is no replay: expected some of checkpoint" in parsed["errors"]["mistyped.py"]
+    assert "pol" in parsed["errors"]["unknown.py"]

@@ -208,21 +208,21 @@ def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engi
         if number == 9:
             text = text.replace("source:\n", "source:\n  ready: {marker: _SUCCESS}\n")
         (directory / f"{number}.yaml").write_text(text + (ALERTS if number == 7 else ""))
-    found = read_dags(tmp_path / "work", directory)
-    assert (found["errors"], found["loaded"]) == ({}, [])
-    assert len(found["dags"]) == 4 * 50 + len(OTHERS)
-    told = ["streaks_7", "airflow.providers.smtp.notifications.smtp.SmtpNotifier", {"to": "a@b.c"}]
-    alerted = found["dags"]["streaks_7.checkpoint"]
-    assert alerted["told"] == [told]
+    dags = read_dags(tmp_path / "work", directory)
+    assert (dags["errors"], dags["loaded"]) == ({}, [])
+    assert len(dags["dags"]) == 4 * 50 + len(OTHERS)
+    mail = ["streaks_7", "airflow.providers.smtp.notifications.smtp.SmtpNotifier", {"to": "a@b.c"}]
+    alerted = dags["dags"]["streaks_7.checkpoint"]
+    assert alerted["told"] == [mail]
     (deadline,) = alerted["deadlines"]
     assert deadline[0] == 6 * 3600
     assert deadline[1] == "statelib_airflow.notifications.StatelibNotifier"
-    assert deadline[2] == dict(zip(("pipeline", "notifier", "arguments"), told, strict=True))
-    assert found["dags"]["streaks_8.checkpoint"]["told"] == [["streaks_8", None, {}]], "the log, if nobody else"
-    assert found["dags"]["streaks_8.checkpoint"]["deadlines"] == []
-    waiting = [name for name, dag in found["dags"].items() if "wait_for_source" in dag["tasks"]]
+    assert deadline[2] == dict(zip(("pipeline", "notifier", "arguments"), mail, strict=True))
+    assert dags["dags"]["streaks_8.checkpoint"]["told"] == [["streaks_8", None, {}]], "the log, if nobody else"
+    assert dags["dags"]["streaks_8.checkpoint"]["deadlines"] == []
+    waiting = [name for name, dag in dags["dags"].items() if "wait_for_source" in dag["tasks"]]
     assert waiting == ["streaks_9.checkpoint"], "only where the file has source.ready, and only before a checkpoint"
-    assert chain(found["dags"]["streaks_9.checkpoint"], "wait_for_source")[:3] == [
+    assert chain(dags["dags"]["streaks_9.checkpoint"], "wait_for_source")[:3] == [
         "wait_for_source",
         "begin",
         "snapshot",
@@ -254,16 +254,16 @@ def test_a_broken_file_is_one_import_error_and_leaves_the_others_alone(tmp_path:
         assert right in good
         broken = good.replace("name: aircraft_activity", f"name: broken_{number}") if number < 4 else good
         (directory / f"broken_{number}.yaml").write_text(broken.replace(right, wrong))
-    found = read_dags(tmp_path / "work", directory)
-    assert all(found["dags"].pop(name)["serialized"] for name in OTHERS), "they need no pipeline file"
-    assert {dag_id.split(".")[0] for dag_id in found["dags"]} == {"aircraft_activity"}
-    assert len(found["dags"]) == 4
-    assert [Path(file).name for file in found["errors"]] == ["statelib_pipeline_errors.py"]
-    (message,) = found["errors"].values()
+    dags = read_dags(tmp_path / "work", directory)
+    assert all(dags["dags"].pop(name)["serialized"] for name in OTHERS), "they need no pipeline file"
+    assert {dag_id.split(".")[0] for dag_id in dags["dags"]} == {"aircraft_activity"}
+    assert len(dags["dags"]) == 4
+    assert [Path(file).name for file in dags["errors"]] == ["statelib_pipeline_errors.py"]
+    (message,) = dags["errors"].values()
     for number, (_, _, field) in enumerate(BREAKS):
         lines = [line for line in message.splitlines() if f"broken_{number}.yaml" in line]
         assert any(field in line for line in lines), f"{field} of broken_{number}.yaml is not in:\n{message}"
-    files = {Path(dag["file"]).name for dag in found["dags"].values()}
+    files = {Path(dag["file"]).name for dag in dags["dags"].values()}
     assert files == {"statelib_pipelines.py"}, "Airflow stops scheduling DAGs that share a file with an import error"
 
 

@@ -122,7 +122,7 @@ def send(answer: object) -> None:
 
 @pytest.mark.timeout(1200)
 def test_whatever_a_row_holds_everything_goes_on_or_names_it(deployment: Deployment) -> None:
-    root, kept = file_of(deployment).parent, needed(deployment)
+    root, remaining = file_of(deployment).parent, needed(deployment)
     for what in harms():
         if not harm(deployment, *what):
             continue
@@ -133,9 +133,9 @@ def test_whatever_a_row_holds_everything_goes_on_or_names_it(deployment: Deploym
         for command in COMMANDS:
             result = call(deployment, *command.format(root=root).split())
             assert result.exit_code in (0, 1, 2), (what, command, result.output)
-        assert kept <= stored(deployment), what
+        assert remaining <= stored(deployment), what
         shutil.copy(root / "whole.db", file_of(deployment))
-        if stored(deployment) != kept:
+        if stored(deployment) != remaining:
             shutil.rmtree(deployment.storage_root)
             shutil.copytree(root / "kept", deployment.storage_root)
 
@@ -167,8 +167,10 @@ def test_other_pipelines_go_on_and_check_names_every_damaged_row(deployment: Dep
         connection.execute("UPDATE lease SET head = 99 WHERE pipeline = 'tours'")
     checked = call(deployment, "catalog", "check", "--json")
     assert checked.exit_code == 1
-    found = {(each["pipeline"], each["checkpoint_id"], each["column"]) for each in json.loads(checked.stdout)["faults"]}
-    assert found == {("sales", 2, "state"), ("sales", 5, "entries"), ("tours", None, "head")}
+    faults = {
+        (each["pipeline"], each["checkpoint_id"], each["column"]) for each in json.loads(checked.stdout)["faults"]
+    }
+    assert faults == {("sales", 2, "state"), ("sales", 5, "entries"), ("tours", None, "head")}
 
 
 def test_a_whole_catalog_has_no_faults(deployment: Deployment) -> None:
@@ -176,7 +178,7 @@ def test_a_whole_catalog_has_no_faults(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "faults"),
     [
         ("epoch = 999 WHERE pipeline = 'tours'", "found 1 is ahead of its pipeline's epoch or generation"),
         (
@@ -185,10 +187,10 @@ def test_a_whole_catalog_has_no_faults(deployment: Deployment) -> None:
         ),
     ],
 )
-def test_rows_that_are_whole_and_make_no_history_are_named(deployment: Deployment, change: str, found: str) -> None:
+def test_rows_that_are_whole_and_make_no_history_are_named(deployment: Deployment, change: str, faults: str) -> None:
     with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute(f"UPDATE checkpoint SET {change}")
     checked = call(deployment, "catalog", "check")
     assert checked.exit_code == 1
     assert "history: expected a consistent history, found" in checked.stdout
-    assert found in checked.stdout
+    assert faults in checked.stdout

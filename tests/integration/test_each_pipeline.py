@@ -76,9 +76,9 @@ def test_the_trouble_of_one_pipeline_stops_none_behind_it(deployment: Deployment
 @pytest.mark.parametrize("harm", HARMS)
 def test_the_command_does_the_others_and_then_fails_by_name(deployment: Deployment, tmp_path: Path, harm: str) -> None:
     HARMS[harm](deployment, tmp_path)
-    told = call(deployment, "gc", "--json")
-    assert told.exit_code == 1
-    document = json.loads(told.stdout)
+    result = call(deployment, "gc", "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
     assert [each["pipeline"] for each in document["troubles"]] == ["alpha"]
     assert {each["pipeline"] for each in document["collected"]} == {"beta", "gamma"}
     assert completed(deployment, "beta") == completed(deployment, "gamma") == [3, 4]

@@ -59,7 +59,7 @@ def statistics(deployment: Deployment) -> list[tuple[bytes, bytes]]:
     """Return counts and digests of the key groups of the first checkpoint."""
     manifest = resolve(deployment, f"{NAME}/1").manifest
     assert manifest is not None
-    return [(found.entries.tobytes(), found.digests.tobytes()) for found in manifest.statistics]
+    return [(each.entries.tobytes(), each.digests.tobytes()) for each in manifest.statistics]
 
 
 def test_a_task_that_ran_twice_is_not_counted_twice(

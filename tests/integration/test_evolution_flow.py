@@ -107,10 +107,14 @@ def test_a_newer_file_goes_on_from_what_an_older_one_wrote(shop: Shop, caplog: p
     )
     with caplog.at_level(logging.WARNING):
         assert shop.run(2) == 2
-    told = " ".join(record.getMessage() for record in caplog.records)
-    assert "state 'total': COMPATIBLE_AFTER_MIGRATION (field 'top' was called 'highest'; field 'sold' (long)" in told
-    assert "state 'best': COMPATIBLE_AFTER_MIGRATION (was called 'per_item'; the value: int widened to long)" in told
-    assert "state 'lowest': COMPATIBLE_AS_IS (new: starts empty)" in told
+    messages = " ".join(record.getMessage() for record in caplog.records)
+    assert (
+        "state 'total': COMPATIBLE_AFTER_MIGRATION (field 'top' was called 'highest'; field 'sold' (long)" in messages
+    )
+    assert (
+        "state 'best': COMPATIBLE_AFTER_MIGRATION (was called 'per_item'; the value: int widened to long)" in messages
+    )
+    assert "state 'lowest': COMPATIBLE_AS_IS (new: starts empty)" in messages
     _pass_gate(shop, 2)
     after = shop.state("total", 2)
     assert after.keys() == before.keys()
@@ -200,8 +204,10 @@ def test_a_state_goes_when_the_file_allows_it(shop: Shop, caplog: pytest.LogCapt
     shop.change(("key: [shop]", "key: [shop]\nallow_non_restored_state: true"))
     with caplog.at_level(logging.WARNING):
         shop.run(2)
-    told = [r.getMessage() for r in caplog.records if "state 'spread' is not restored: key groups" in r.getMessage()]
-    assert len(told) == 2, "two subtasks"
+    messages = [
+        r.getMessage() for r in caplog.records if "state 'spread' is not restored: key groups" in r.getMessage()
+    ]
+    assert len(messages) == 2, "two subtasks"
     schema = open_checkpoint(f"{shop.deployment.storage_root}/tours/chk-2", own=True).schema()
     assert [d.name for d in schema.states] == ["total", "per_item"]
 

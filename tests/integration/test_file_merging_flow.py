@@ -110,8 +110,8 @@ def clean(deployment: Deployment) -> list[Checkpoint]:
 
 def data_files(deployment: Deployment) -> dict[str, int]:
     """URI -> size of all that lies in the pipeline's directory, ``_metadata`` left out."""
-    found = (Path(deployment.storage_root) / "tours").rglob("*")
-    return {to_uri(str(p)): p.stat().st_size for p in found if p.is_file() and p.name != "_metadata"}
+    paths = (Path(deployment.storage_root) / "tours").rglob("*")
+    return {to_uri(str(p)): p.stat().st_size for p in paths if p.is_file() and p.name != "_metadata"}
 
 
 def segments(opened: Checkpoint) -> set[SegmentFileStateHandle]:
@@ -136,7 +136,7 @@ def test_twenty_checkpoints_stay_right_and_small(
     deployment: Deployment, limit: float, worst: tuple[float, float]
 ) -> None:
     use(deployment, TOURS.replace("enabled: true", f"enabled: true, max_space_amplification: {limit}"))
-    found, reused = [], 0
+    result, reused = [], 0
     previous: set[SegmentFileStateHandle] = set()
     for number in range(1, DAYS + 1):
         opened = run(deployment, number)
@@ -146,10 +146,10 @@ def test_twenty_checkpoints_stay_right_and_small(
         assert len(living) == min(number, 3)
         assert set().union(*map(physical, living)) == set(data_files(deployment)), "no file more, no file less"
         assert {s.path for each in living for s in segments(each)} == set(data_files(deployment)), "all of it is merged"
-        found.append(amplification(deployment, living, "/tours/shared/"))
-        assert amplification(deployment, living, "/tours/") <= found[-1]
+        result.append(amplification(deployment, living, "/tours/shared/"))
+        assert amplification(deployment, living, "/tours/") <= result[-1]
     assert reused > DAYS, "later checkpoints refer to segments of earlier ones"
-    assert worst[0] <= max(found) <= worst[1]
+    assert worst[0] <= max(result) <= worst[1]
     for opened in clean(deployment):
         assert opened.manifest is not None
         assert content(deployment, opened) == expected(int(opened.manifest.checkpoint_id))
@@ -230,6 +230,6 @@ def test_an_aborted_attempt_leaves_orphans_that_the_sweep_knows(deployment: Depl
     deployment.catalog().abort(NAME, begun.checkpoint_id, "test")
     left = data_files(deployment).keys() - before.keys()
     assert len(left) == 4
-    (found,) = orphans(deployment, dry_run=False, force=True)
-    assert set(found.files) == left
+    (result,) = orphans(deployment, dry_run=False, force=True)
+    assert set(result.files) == left
     assert data_files(deployment) == before

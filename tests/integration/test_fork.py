@@ -98,10 +98,10 @@ def clean(deployment: Deployment) -> None:
 
 def is_whole(deployment: Deployment) -> None:
     for record in deployment.catalog().list(None, {CheckpointState.COMPLETED}):
-        found = verify_at(
+        verification = verify_at(
             record.directory, own=True, storage_root=deployment.storage_root, scratch=deployment.work_directory
         )
-        assert found.problems == ()
+        assert verification.problems == ()
     assert needed(deployment) <= stored(deployment)
 
 
@@ -235,9 +235,9 @@ def test_the_command_line_forks(deployment: Deployment) -> None:
     write(deployment, "trunk", "rocksdb", "full")
     write(deployment, "branch", "rocksdb", "full")
     days(deployment, "trunk", 1, 2)
-    told = said(deployment, "pipelines", "fork", "trunk/2", "branch")
-    assert told.splitlines()[0] == "the head of branch is branch/1, a fork of trunk/2"
-    assert "branch.checkpoint that starts at 2013-01-03" in told
+    output = said(deployment, "pipelines", "fork", "trunk/2", "branch")
+    assert output.splitlines()[0] == "the head of branch is branch/1, a fork of trunk/2"
+    assert "branch.checkpoint that starts at 2013-01-03" in output
     assert "has a history already" in refused(deployment, "pipelines", "fork", "trunk/2", "branch")
     said(deployment, "verify", "-p", "branch")
     assert "fork of trunk/2" in said(deployment, "checkpoints", "show", "branch/1")

@@ -22,9 +22,9 @@ NAME = PipelineName("tally")
 
 
 def completed(deployment: Deployment) -> list[int]:
-    found = deployment.catalog().list(NAME, {CheckpointState.COMPLETED})
-    assert all(verify_at(record.directory, own=True).problems == () for record in found)
-    return sorted(record.checkpoint_id for record in found)
+    records = deployment.catalog().list(NAME, {CheckpointState.COMPLETED})
+    assert all(verify_at(record.directory, own=True).problems == () for record in records)
+    return sorted(record.checkpoint_id for record in records)
 
 
 def cleaned(deployment: Deployment) -> None:
@@ -86,8 +86,8 @@ def test_the_plan_says_what_is_kept_and_why(tmp_path: Path) -> None:
     deployment = tally(tmp_path)
     days(deployment, 1, 4)
     saved = save(deployment, "kept")
-    told = json.loads(said(deployment, "gc", "--dry-run", "--json"))
-    assert {each["checkpoint_id"]: each["because"] for each in told["retired"][0]["kept"]} == {
+    answer = json.loads(said(deployment, "gc", "--dry-run", "--json"))
+    assert {each["checkpoint_id"]: each["because"] for each in answer["retired"][0]["kept"]} == {
         saved: "a savepoint, which is its user's",
         4: "the head",
         3: "one of the newest 2 of the history",

@@ -51,12 +51,12 @@ def deployment(tmp_path: Path) -> Deployment:
 def held(deployment: Deployment, checkpoint_id: int) -> tuple[list[int], list[dict[str, object]]]:
     """The counts, and the calls in the order of subtasks."""
     opened = resolve(deployment, f"visits/{checkpoint_id}")
-    found: dict[str, list[object]] = {"snapshots": [], "calls": []}
+    calls_read: dict[str, list[object]] = {"snapshots": [], "calls": []}
     for content in operator_contents(opened, opened.keyed_operator()):
-        found.setdefault(content.descriptor.name, []).extend(content.values.to_pylist())
+        calls_read.setdefault(content.descriptor.name, []).extend(content.values.to_pylist())
     names = ("id", "savepoint", "subtask", "of", "restored", "at", "events")
-    calls = [dict(zip(names, call.values(), strict=True)) for call in found["calls"]]  # type: ignore[attr-defined]
-    return found["snapshots"], sorted(calls, key=lambda call: call["subtask"])
+    calls = [dict(zip(names, call.values(), strict=True)) for call in calls_read["calls"]]  # type: ignore[attr-defined]
+    return calls_read["snapshots"], sorted(calls, key=lambda call: call["subtask"])
 
 
 def story(deployment: Deployment, run: Run) -> None:

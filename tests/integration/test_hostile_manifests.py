@@ -49,11 +49,11 @@ class World:
 
     def broken(self) -> list[str]:
         records = self.deployment.catalog().list(None, (CheckpointState.COMPLETED,))
-        found = (
+        verifications = (
             verify_at(r.directory, own=True, read_data=False, storage_root=self.deployment.storage_root)
             for r in records
         )
-        return [problem for verification in found for problem in verification.problems]
+        return [problem for verification in verifications for problem in verification.problems]
 
     def place(self, name: str) -> str:
         root = self.deployment.root_uri()
@@ -88,20 +88,20 @@ def on_objects(tmp_path_factory: pytest.TempPathFactory, running_s3: S3Endpoint)
 
 
 @st.composite
-def forged(draw: st.DrawFn, there: World) -> tuple[str, CheckpointManifest]:
+def forged(draw: st.DrawFn, world: World) -> tuple[str, CheckpointManifest]:
     """A place, and what a stranger's manifest says there."""
-    root = there.deployment.root_uri()
+    root = world.deployment.root_uri()
     manifest = open_checkpoint(f"{root}/tally/chk-2").manifest
     assert manifest is not None
-    metadata = [uri for uri in sorted(there.victims) if uri.endswith("/_metadata")]
-    wanted = st.one_of(st.sampled_from(metadata), st.sampled_from(sorted(there.victims)))
+    metadata = [uri for uri in sorted(world.victims) if uri.endswith("/_metadata")]
+    wanted = st.one_of(st.sampled_from(metadata), st.sampled_from(sorted(world.victims)))
     named = []
     for uri in draw(st.lists(wanted, min_size=1, max_size=4, unique=True)):
         path = uri.removeprefix(f"{root}/")
         spelled = uri if draw(MOSTLY) else draw(st.sampled_from(SPELLINGS)).format(root=root, path=path)
-        named.append(replace(there.victims[uri], path=spelled))
-    victim = draw(st.sampled_from(sorted(there.victims))).rpartition("/")[2].partition("-")[0]
-    said = replace(
+        named.append(replace(world.victims[uri], path=spelled))
+    victim = draw(st.sampled_from(sorted(world.victims))).rpartition("/")[2].partition("-")[0]
+    forged_manifest = replace(
         manifest,
         pipeline=GUEST if draw(MOSTLY) else TALLY,
         checkpoint_id=draw(
@@ -114,14 +114,14 @@ def forged(draw: st.DrawFn, there: World) -> tuple[str, CheckpointManifest]:
         origins=draw(st.sampled_from([(), (Origin(TALLY, CheckpointId(3)),)])),
         files=(*(manifest.files if draw(MOSTLY) else ()), *(named if draw(MOSTLY) else ())),
     )
-    return "elsewhere" if draw(MOSTLY) else draw(st.sampled_from(INSIDE)), said
+    return "elsewhere" if draw(MOSTLY) else draw(st.sampled_from(INSIDE)), forged_manifest
 
 
-def endured(there: World, data: st.DataObject) -> None:
-    deployment = there.deployment
-    name, manifest = data.draw(forged(there))
+def endured(world: World, data: st.DataObject) -> None:
+    deployment = world.deployment
+    name, manifest = data.draw(forged(world))
     mode = data.draw(st.sampled_from(ClaimMode))
-    place, before = there.place(name), stored(deployment)
+    place, before = world.place(name), stored(deployment)
     copied(f"{deployment.root_uri()}/tally/chk-2", place, lambda _: manifest)
     taken = None
     pipeline = deployment.pipeline(GUEST)
@@ -138,8 +138,8 @@ def endured(there: World, data: st.DataObject) -> None:
     retire(deployment)
     collect_garbage(deployment)
     orphans(deployment, dry_run=False, force=True)
-    assert set(there.victims) <= stored(deployment)
-    assert there.broken() == []
+    assert set(world.victims) <= stored(deployment)
+    assert world.broken() == []
 
 
 SLOW = settings(

@@ -43,8 +43,8 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
 def broken(deployment: Deployment) -> list[str]:
     """Return the problems of all COMPLETED checkpoints and savepoints."""
     records = deployment.catalog().list(None, (CheckpointState.COMPLETED,))
-    found = (verify_at(r.directory, own=True, storage_root=deployment.storage_root) for r in records)
-    return [problem for verification in found for problem in verification.problems]
+    verifications = (verify_at(r.directory, own=True, storage_root=deployment.storage_root) for r in records)
+    return [problem for verification in verifications for problem in verification.problems]
 
 
 def as_guest(manifest: CheckpointManifest) -> CheckpointManifest:
@@ -106,7 +106,7 @@ def test_what_an_older_catalog_has_of_a_stranger_is_not_believed_by_gc(deploymen
     opened = open_checkpoint(mine, storage_root=deployment.storage_root)
     facts = commit_facts(opened, "")
     named = tuple(described(uri) for uri in sorted(victims) if uri.endswith("_metadata"))
-    known = deployment.catalog().import_savepoint(
+    row = deployment.catalog().import_savepoint(
         GUEST,
         directory=mine,
         strategy="canonical",
@@ -114,8 +114,8 @@ def test_what_an_older_catalog_has_of_a_stranger_is_not_believed_by_gc(deploymen
         interval=None,
         facts=replace(facts, files=(*facts.files, *named)),
     )
-    would = dispose(deployment, GUEST, known.checkpoint_id, dry_run=True)
-    done = dispose(deployment, GUEST, known.checkpoint_id)
+    would = dispose(deployment, GUEST, row.checkpoint_id, dry_run=True)
+    done = dispose(deployment, GUEST, row.checkpoint_id)
     assert set(done.refused) == {file.path for file in named}
     assert (would.files, would.refused) == (done.files, done.refused)
     cleaned(deployment)

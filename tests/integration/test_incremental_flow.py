@@ -110,11 +110,11 @@ def test_the_catalog_has_one_row_for_a_shared_file(deployment: Deployment) -> No
     references = select(REF.c.file_id, func.count()).group_by(REF.c.file_id)
     with engine.connect() as connection:
         counted = dict(connection.execute(references).tuples().all())
-        known = dict(connection.execute(select(FILE.c.file_id, FILE.c.created_by)).tuples().all())
+        creators = dict(connection.execute(select(FILE.c.file_id, FILE.c.created_by)).tuples().all())
     engine.dispose()
     assert {file for file, count in counted.items() if count == 2} == shared(first)
-    assert {known[file] for file in shared(first)} == {first.checkpoint_id}
-    assert {known[file] for file in shared(second) - shared(first)} == {second.checkpoint_id}
+    assert {creators[file] for file in shared(first)} == {first.checkpoint_id}
+    assert {creators[file] for file in shared(second) - shared(first)} == {second.checkpoint_id}
 
 
 def test_storage_holds_what_the_checkpoints_name_and_nothing_else(deployment: Deployment) -> None:
@@ -123,8 +123,8 @@ def test_storage_holds_what_the_checkpoints_name_and_nothing_else(deployment: De
         manifest = run(deployment, number)
         directory = f"{deployment.storage_root}/tours/chk-{manifest.checkpoint_id}"
         named |= {local_path(absolute_uri(directory, file_handle(f.path, f.size_bytes))) for f in manifest.files}
-    there = {str(p) for p in Path(deployment.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"}
-    assert there == named
+    paths = {str(p) for p in Path(deployment.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"}
+    assert paths == named
 
 
 def test_rescaling_writes_everything_once(deployment: Deployment) -> None:

@@ -71,8 +71,8 @@ def test_three_days(spark: SparkSession, deployment: Deployment, flights: pl.Dat
         assert after.manifest.uploaded_bytes is not None
         assert 0 < after.manifest.uploaded_bytes < sum(f.size_bytes for f in after.manifest.files)
 
-    told = said(deployment, "checkpoints", "show", f"{NAME}/2", columns=400)
-    assert all(path in told for path in shared(days[1]))
-    assert "written for this checkpoint" in told
+    output = said(deployment, "checkpoints", "show", f"{NAME}/2", columns=400)
+    assert all(path in output for path in shared(days[1]))
+    assert "written for this checkpoint" in output
     assert said(deployment, "verify", f"{NAME}/2").startswith("whole")
     assert said(deployment, "verify", f"{deployment.storage_root}/{NAME}/chk-3").startswith("whole")

@@ -164,8 +164,8 @@ def test_too_many_failures_stop_the_pipeline_and_skip_no_interval(deployment: De
     assert "failed" in said(deployment, "pipelines", "status", "tally")
     assert "runs, its head is tally/1" in said(deployment, "pipelines", "resume", "tally")
     checkpoint_of(deployment, "tally", 2, events(2))
-    told = suspension.status(deployment, pipeline)
-    assert (told.status, told.failures, told.last) == (JobStatus.RUNNING, 0, day(2))
+    status = suspension.status(deployment, pipeline)
+    assert (status.status, status.failures, status.last) == (JobStatus.RUNNING, 0, day(2))
 
 
 @pytest.mark.parametrize("policy", ["RETAIN_ON_CANCELLATION", "RETAIN_ON_FAILURE", None])

@@ -69,8 +69,8 @@ def kept(deployment: Deployment) -> list[str]:
 
 
 def copies(deployment: Deployment, number: int, suffix: str = "") -> list[Path]:
-    found = sorted((local(deployment) / f"chk-{number}").glob(f"*/*{suffix}"))
-    return [path for path in found if path.name != "index.json"]
+    paths = sorted((local(deployment) / f"chk-{number}").glob(f"*/*{suffix}"))
+    return [path for path in paths if path.name != "index.json"]
 
 
 MERGED = [(backend, f"{strategy}, file_merging: {{enabled: true}}") for backend, strategy in STRATEGIES]
@@ -109,7 +109,7 @@ def test_ten_runs_of_one_host_read_nothing_remotely(deployment: Deployment, back
 
 def inodes(deployment: Deployment, number: int) -> dict[int, int]:
     """Return the size of each local copy of a checkpoint, by inode."""
-    return {found.st_ino: found.st_size for found in (path.stat() for path in copies(deployment, number))}
+    return {each.st_ino: each.st_size for each in (path.stat() for path in copies(deployment, number))}
 
 
 @pytest.mark.parametrize("damage", ["flip", "delete", "all gone"])
@@ -240,9 +240,11 @@ def test_damage_that_only_rocksdb_finds_is_told_and_the_next_try_reads_remotely(
             file.write(bytes(50))
         os.utime(path, (1_000_000, 1_000_000))
     third = begin(deployment, deployment.pipeline("tours"), day(3), "test").checkpoint_id
-    with pytest.raises(RetryableError, match=r"restored from this host's copies, such as .*\.sst, is damaged") as told:
+    with pytest.raises(
+        RetryableError, match=r"restored from this host's copies, such as .*\.sst, is damaged"
+    ) as problem:
         publish_here(deployment, deployment.pipeline("tours"), third, events(3))
-    assert told.value.kind == "local-copy-damaged"
+    assert problem.value.kind == "local-copy-damaged"
     assert not copies(deployment, 2)
     publish_here(deployment, deployment.pipeline("tours"), third, events(3))
     register(deployment, deployment.pipeline("tours"), third)

@@ -238,7 +238,7 @@ def test_neither_the_page_nor_a_dag_shows_a_secret(
     places = Places(work=tmp_path / "airflow", pipelines=tmp_path / "pipelines")
     places.make_directories()
     extra = {"catalog": url, "storage": story.deployment.storage_root}
-    told = {
+    variables = {
         **airflow_environment(places, Ports()),
         **environment(story.deployment),
         "AIRFLOW_CONN_STATE": json.dumps({"conn_type": "statelib", "password": PASSWORD, "extra": extra}),
@@ -249,15 +249,15 @@ def test_neither_the_page_nor_a_dag_shows_a_secret(
     }
     program = [sys.executable, "-m", "tests.integration.told_by_page"]
     catalogs = " ".join([url, *broken])
-    done = subprocess.run(program, env=told, input=catalogs, capture_output=True, text=True, check=False)
+    done = subprocess.run(program, env=variables, input=catalogs, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said["0 /api/pipelines/{name}/checkpoints/{checkpoint_id}"].startswith("200 ")
-    assert said["1 /api/pipelines/{name}/checkpoints/{checkpoint_id}"].startswith("503 ")
-    assert {said[f"{number} /api/pipelines"][:4] for number in (1, 2, 3)} == {"503 "}
-    assert "dag sales.checkpoint" in said
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["0 /api/pipelines/{name}/checkpoints/{checkpoint_id}"].startswith("200 ")
+    assert answer["1 /api/pipelines/{name}/checkpoints/{checkpoint_id}"].startswith("503 ")
+    assert {answer[f"{number} /api/pipelines"][:4] for number in (1, 2, 3)} == {"503 "}
+    assert "dag sales.checkpoint" in answer
     files = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert found(SECRETS, {**said, **files, "lines": done.stdout + done.stderr}) == []
+    assert found(SECRETS, {**answer, **files, "lines": done.stdout + done.stderr}) == []
 
 
 def test_the_search_finds_a_secret_that_was_planted(story: Story, tmp_path: Path) -> None:

@@ -78,13 +78,13 @@ def rescale(deployment: Deployment, checkpoint: str, parallelism: int) -> None:
 
 
 def held(opened: Checkpoint) -> dict[str, list[object]]:
-    found = {}
+    elements = {}
     for content in operator_contents(opened, opened.keyed_operator()):
         values = content.values.to_pylist()
-        found[content.descriptor.name] = (
+        elements[content.descriptor.name] = (
             values if content.keys is None else list(zip(content.keys.to_pylist(), values, strict=True))
         )
-    return found
+    return elements
 
 
 def test_two_then_three_then_one(deployment: Deployment) -> None:
@@ -97,10 +97,10 @@ def test_two_then_three_then_one(deployment: Deployment) -> None:
         opened = resolve(deployment, f"visits/{number}")
         assert opened.keyed_operator().parallelism == parallelism
         assert verify(opened, scratch=deployment.work_directory).problems == ()
-        found = held(opened)
-        assert sorted(map(str, found["guests"])) == sorted(expected)
-        assert sum(row["f0"] for row in found["batches"]) == 40, "each subtask replaced the union it was given"
-        assert found["weights"] == [("vip", 1.5 * number)]
+        elements = held(opened)
+        assert sorted(map(str, elements["guests"])) == sorted(expected)
+        assert sum(row["f0"] for row in elements["batches"]) == 40, "each subtask replaced the union it was given"
+        assert elements["weights"] == [("vip", 1.5 * number)]
         position = [c for c in operator_contents(opened, opened.keyed_operator()) if "position" in c.descriptor.name]
         assert position_of(position[0]).interval == day(number)
 
@@ -118,10 +118,12 @@ def test_command_line(deployment: Deployment) -> None:
     assert rule["value"] == {"type": "double", "v": "1.5", "bits": "3ff8000000000000"}
     assert len(said(deployment, "export", "visits/1", "--all", "--state", "batches").splitlines()) == 2
     (operator,) = json.loads(said(deployment, "inspect", "visits/1", "--json"))["operators"]
-    told = {s["name"]: (s["mode"], s["key_type"], s["value_type"], s["elements"]) for s in operator["operator_states"]}
-    assert told["guests"] == ("split_distribute", None, "string", 40)
-    assert told["weights"] == ("broadcast", "string", "double", 1)
-    assert told["batches"][::3] == ("union", 2)
+    listed = {
+        s["name"]: (s["mode"], s["key_type"], s["value_type"], s["elements"]) for s in operator["operator_states"]
+    }
+    assert listed["guests"] == ("split_distribute", None, "string", 40)
+    assert listed["weights"] == ("broadcast", "string", "double", 1)
+    assert listed["batches"][::3] == ("union", 2)
     assert "weights" in said(deployment, "inspect", "visits/1")
 
 

@@ -45,8 +45,8 @@ def restored(deployment: Deployment, path: str, mode: ClaimMode = ClaimMode.NO_C
 
 def broken(deployment: Deployment) -> list[str]:
     records = deployment.catalog().list(None, (CheckpointState.COMPLETED,))
-    found = (verify_at(r.directory, own=True, storage_root=deployment.storage_root) for r in records)
-    return [problem for verification in found for problem in verification.problems]
+    verifications = (verify_at(r.directory, own=True, storage_root=deployment.storage_root) for r in records)
+    return [problem for verification in verifications for problem in verification.problems]
 
 
 def cleaned(deployment: Deployment) -> None:

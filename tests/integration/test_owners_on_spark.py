@@ -35,7 +35,7 @@ checkpoint: {{strategy: canonical}}
 def columns(seed: int) -> pa.Table:
     """Random numbers of all sizes, the least and the greatest of each type, and nulls."""
     random = np.random.default_rng(seed)
-    found = {}
+    arrays = {}
     for name, type_ in {"b": pa.int8(), "c": pa.int16(), "d": pa.int32(), "e": pa.int64()}.items():
         limits = np.iinfo(type_.to_pandas_dtype())
         values = random.integers(limits.min, limits.max, ROWS, limits.dtype, endpoint=True)
@@ -43,9 +43,9 @@ def columns(seed: int) -> pa.Table:
         values[:4] = [limits.min, limits.max, 0, -1]
         if limits.bits >= 32:
             values[4] = HASHED_TO_LEAST
-        found[name] = pa.array(values, mask=random.random(ROWS) < 0.05)
+        arrays[name] = pa.array(values, mask=random.random(ROWS) < 0.05)
     flags = pa.array(random.random(ROWS) < 0.5, mask=random.random(ROWS) < 0.05)
-    return pa.table({"a": flags, **found, "s": found["e"].cast(pa.string())})
+    return pa.table({"a": flags, **arrays, "s": arrays["e"].cast(pa.string())})
 
 
 @pytest.mark.parametrize(

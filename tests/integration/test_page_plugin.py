@@ -42,7 +42,7 @@ json.dump({
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what an Airflow below the path /air loads of the installed plugin and of the DAGs."""
     work = tmp_path_factory.mktemp("plugin")
     places = Places(work=work)
@@ -55,27 +55,31 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(answer.read_text()))
 
 
-def test_airflow_loads_the_entry_point_and_hardly_anything_with_it(found: dict[str, Any]) -> None:
-    assert "statelib" in found["plugins"]
-    assert found["errors"] == {}
-    assert not {"statelib", "fastapi", "pyarrow", "sqlalchemy", "numpy"} & set(found["loaded"])
-    assert found["ours"] == ["statelib_airflow.addresses", "statelib_airflow.plugin"], "and the package, if not yet"
+def test_airflow_loads_the_entry_point_and_hardly_anything_with_it(loaded: dict[str, Any]) -> None:
+    assert "statelib" in loaded["plugins"]
+    assert loaded["errors"] == {}
+    assert not {"statelib", "fastapi", "pyarrow", "sqlalchemy", "numpy"} & set(loaded["loaded"])
+    assert loaded["ours"] == ["statelib_airflow.addresses", "statelib_airflow.plugin"], "and the package, if not yet"
 
 
-def test_the_page_is_where_airflow_is(found: dict[str, Any]) -> None:
-    assert found["views"] == ["/air/statelib/", "/air/statelib/#/dag/{DAG_ID}", "/air/statelib/#/run/{DAG_ID}/{RUN_ID}"]
+def test_the_page_is_where_airflow_is(loaded: dict[str, Any]) -> None:
+    assert loaded["views"] == [
+        "/air/statelib/",
+        "/air/statelib/#/dag/{DAG_ID}",
+        "/air/statelib/#/run/{DAG_ID}/{RUN_ID}",
+    ]
 
 
-def test_tasks_of_checkpoints_and_savepoints_lead_to_them(found: dict[str, Any]) -> None:
+def test_tasks_of_checkpoints_and_savepoints_lead_to_them(loaded: dict[str, Any]) -> None:
     linked = {"Checkpoint": "_link_CheckpointLink"}
-    of_chains = {name for name in found["links"] if name.split("/")[0].endswith((".checkpoint", ".savepoint"))}
+    of_chains = {name for name in loaded["links"] if name.split("/")[0].endswith((".checkpoint", ".savepoint"))}
     tasks = {"begin", "snapshot", "check_completeness", "register", "abort"}
-    assert {name for name, links in found["links"].items() if links == linked} >= {
+    assert {name for name, links in loaded["links"].items() if links == linked} >= {
         name for name in of_chains if name.split("/")[1] in tasks
     }
     assert len(of_chains) >= 3 * 2 * len(tasks)
-    assert found["links"]["state_cleanup/gc"] == {}
-    assert found["link"] == (
+    assert loaded["links"]["state_cleanup/gc"] == {}
+    assert loaded["link"] == (
         "/air/plugin/state/air/statelib/#/run/sales.checkpoint/manual__2013-01-05T00%3A00%3A00%2B00%3A00"
     )
 
@@ -84,6 +88,6 @@ def test_airflow_loads_nothing_of_the_source_folder_by_itself() -> None:
     assert (CHECKOUT / "plugins" / ".airflowignore").read_text().split() == ["*"]
 
 
-def test_airflow_lists_the_connection_type_and_the_link(found: dict[str, Any]) -> None:
-    assert found["hook"] == ["statelib", "statelib_airflow.hooks.StatelibHook", "statelib"]
-    assert "statelib_airflow.links.CheckpointLink" in found["provided_links"]
+def test_airflow_lists_the_connection_type_and_the_link(loaded: dict[str, Any]) -> None:
+    assert loaded["hook"] == ["statelib", "statelib_airflow.hooks.StatelibHook", "statelib"]
+    assert "statelib_airflow.links.CheckpointLink" in loaded["provided_links"]

@@ -52,8 +52,8 @@ def before(flights: pl.DataFrame, number: int) -> pl.DataFrame:
 
 
 def assert_aircraft(deployment: Deployment, flights: pl.DataFrame, number: int, until: int) -> None:
-    found = aircraft_found(opened(deployment, "aircraft_activity", number))
-    result = difference("aircraft", aircraft_expected(before(flights, until)), found, ["tailnum"])
+    outcome = aircraft_found(opened(deployment, "aircraft_activity", number))
+    result = difference("aircraft", aircraft_expected(before(flights, until)), outcome, ["tailnum"])
     assert result.different == 0, result.examples
     assert result.keys > 500
 
@@ -112,11 +112,11 @@ def test_heap_pipeline_rescales(spark: SparkSession, deployment: Deployment, fli
         plan = plan_restore(deployment, pipeline, str(first), parallelism, ClaimMode.NO_CLAIM)
         apply_restore(deployment, pipeline, plan, "test")
         first = run_day(spark, deployment, name, number)
-        found = opened(deployment, name, first)
-        assert len(found.handles()) == parallelism
-        result = difference("routes", routes_expected(before(flights, number)), routes_found(found), ROUTE)
+        snapshot = opened(deployment, name, first)
+        assert len(snapshot.handles()) == parallelism
+        result = difference("routes", routes_expected(before(flights, number)), routes_found(snapshot), ROUTE)
         assert result.different == 0, result.examples
-        assert not verify(found).problems
+        assert not verify(snapshot).problems
 
 
 def test_user_function_pipeline_keeps_state_across_intervals(spark: SparkSession, deployment: Deployment) -> None:

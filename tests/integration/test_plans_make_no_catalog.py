@@ -43,9 +43,9 @@ def everything(root: Path) -> set[Path]:
 
 def test_run_lists_the_intervals_from_the_start_of_the_schedule(deployment: Deployment, tmp_path: Path) -> None:
     before = everything(tmp_path)
-    told = said(deployment, "run", "orders", "--end", "2026-01-03", "--dry-run")
-    assert "2026-01-01 00:00:00 to 2026-01-02 00:00:00 UTC" in told
-    assert "2026-01-02 00:00:00 to 2026-01-03 00:00:00 UTC" in told
+    output = said(deployment, "run", "orders", "--end", "2026-01-03", "--dry-run")
+    assert "2026-01-01 00:00:00 to 2026-01-02 00:00:00 UTC" in output
+    assert "2026-01-02 00:00:00 to 2026-01-03 00:00:00 UTC" in output
     assert len(json.loads(said(deployment, "run", "orders", "-n", "--json"))["intervals"]) == 1
     assert everything(tmp_path) == before
 

@@ -32,40 +32,40 @@ def incremental(root: Path) -> Deployment:
 
 
 def test_files_that_checkpoints_share_name_those_that_do(tmp_path: Path) -> None:
-    found = portrait(incremental(tmp_path), TALLY, CheckpointId(2))
-    assert found.problem is None
-    assert found.anatomy is not None
-    shared = [f for f in found.anatomy.files if f.scope == "shared"]
+    view = portrait(incremental(tmp_path), TALLY, CheckpointId(2))
+    assert view.problem is None
+    assert view.anatomy is not None
+    shared = [f for f in view.anatomy.files if f.scope == "shared"]
     assert shared
-    assert {f.scope for f in found.anatomy.files} == {"shared", "exclusive"}
+    assert {f.scope for f in view.anatomy.files} == {"shared", "exclusive"}
     first = [f for f in shared if f.created_by == 1]
     assert first
     assert all(f.shared_with == (3, 1) and f.shared_with_total == 2 for f in first)
-    assert all(f.shared_with == () for f in found.anatomy.files if f.scope == "exclusive")
-    (subtask, other) = found.anatomy.subtasks
+    assert all(f.shared_with == () for f in view.anatomy.files if f.scope == "exclusive")
+    (subtask, other) = view.anatomy.subtasks
     assert (subtask.key_groups, other.key_groups) == ((0, 63), (64, 127))
     assert {subtask.restored_from, other.restored_from} <= {"remote", "local", "mixed"}
-    assert sum(s.bytes for s in found.anatomy.subtasks) >= sum(f.size_bytes for f in found.anatomy.files)
-    (total,) = found.anatomy.states
+    assert sum(s.bytes for s in view.anatomy.subtasks) >= sum(f.size_bytes for f in view.anatomy.files)
+    (total,) = view.anatomy.states
     assert (total.entries, sum(total.entries_by_key_group or ())) == (10, 10)
 
 
 def test_a_comparison_counts_shared_files_once_and_names_changed_key_groups(tmp_path: Path) -> None:
     deployment = incremental(tmp_path)
-    found = compare(deployment, TALLY, CheckpointId(2), CheckpointId(3))
-    assert found.problem is None
-    assert found.files is not None
-    assert found.files.common > 0
-    assert found.files.only_left > 0
-    assert found.states is not None
-    (total,) = found.states
+    view = compare(deployment, TALLY, CheckpointId(2), CheckpointId(3))
+    assert view.problem is None
+    assert view.files is not None
+    assert view.files.common > 0
+    assert view.files.only_left > 0
+    assert view.states is not None
+    (total,) = view.states
     assert total.changed is not None
     assert len(total.changed) == total.key_groups_changed > 0
     same = compare(deployment, TALLY, CheckpointId(3), CheckpointId(3))
     assert same.states is not None
     assert same.files is not None
     assert (same.states[0].changed, same.files.only_left, same.files.only_right) == ([], 0, 0)
-    assert same.files.common == found.files.common + found.files.only_right
+    assert same.files.common == view.files.common + view.files.only_right
     with pytest.raises(NotFoundError, match="no checkpoint 9"):
         compare(deployment, TALLY, CheckpointId(9), CheckpointId(1))
 
@@ -131,9 +131,9 @@ def test_a_state_that_only_one_side_has_is_new_in_all_its_key_groups(tmp_path: P
     file = tmp_path / "pipelines" / "tally.yaml"
     file.write_text(file.read_text().replace("states:\n", "states:\n  seen: {kind: value, value: {agg: count}}\n"))
     days(deployment, 2, 2)
-    found = compare(deployment, TALLY, CheckpointId(1), CheckpointId(2))
-    assert found.states is not None
-    seen, total = found.states
+    view = compare(deployment, TALLY, CheckpointId(1), CheckpointId(2))
+    assert view.states is not None
+    seen, total = view.states
     assert (seen.name, seen.left_entries, seen.right_entries) == ("seen", None, 10)
     assert (total.left_entries, total.right_entries) == (10, 10)
     assert seen.changed == total.changed, "the same keys"

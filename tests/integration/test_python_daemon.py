@@ -37,5 +37,5 @@ def test_workers_are_forked_from_what_has_imported_statelib() -> None:
         text=True,
         check=False,
     )
-    found = {repr({"statelib": True, "zips": 0, "frozen": True})}
-    assert f"FOUND {found}" in done.stdout, done.stdout + done.stderr
+    results = {repr({"statelib": True, "zips": 0, "frozen": True})}
+    assert f"FOUND {results}" in done.stdout, done.stdout + done.stderr

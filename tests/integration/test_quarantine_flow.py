@@ -101,13 +101,13 @@ def test_it_can_be_inspected_and_its_files_stay(deployment: Deployment) -> None:
     retire(deployment)
     collect_garbage(deployment)
     assert verify_at(record.directory, own=True).problems == ()
-    verdicts = {found.verdict for found in survey(deployment, NAME, 0, looks_only=True)}
+    verdicts = {each.verdict for each in survey(deployment, NAME, 0, looks_only=True)}
     assert verdicts == {Verdict.LIVE}
     metadata = why(deployment, f"{record.directory}/_metadata")
     assert (metadata.state, metadata.needed_by) == ("QUARANTINED", ("ratings/4",))
     files = Path(local_path(record.directory)).glob("*-*")
     assert {why(deployment, str(file)).needed_by for file in files} == {("ratings/4",)}
-    assert [found.files for found in orphans(deployment, NAME, grace_ms=0, dry_run=False, force=True)] == [()]
+    assert [each.files for each in orphans(deployment, NAME, grace_ms=0, dry_run=False, force=True)] == [()]
     assert "-1.0" in said(deployment, "export", "ratings/4", "--state", "guests")
     assert "quarantine" in said(deployment, "checkpoints", "list")
     shown = said(deployment, "checkpoints", "show", "ratings/4")
@@ -127,8 +127,8 @@ def test_it_can_be_inspected_and_its_files_stay(deployment: Deployment) -> None:
 def test_a_released_one_is_the_head_and_history_goes_on(deployment: Deployment) -> None:
     pipeline = deployment.pipeline(NAME)
     again = begin(deployment, pipeline, day(4), "a second run").checkpoint_id
-    told = said(deployment, "checkpoints", "release", "ratings/4", "--note", "refunds")
-    assert told == "ratings/4 is completed: the next run builds on it\n"
+    output = said(deployment, "checkpoints", "release", "ratings/4", "--note", "refunds")
+    assert output == "ratings/4 is completed: the next run builds on it\n"
     record = deployment.catalog().get(NAME, FOURTH)
     assert (record.state, deployment.catalog().head(NAME).head) == (CheckpointState.COMPLETED, 4)
     assert "refunds; was in quarantine for: FINALIZE_CHECKPOINT_FAILURE" in record.note

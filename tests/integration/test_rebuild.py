@@ -43,9 +43,9 @@ ONLY_IN_THE_CATALOG = (
 
 def rows(deployment: Deployment, table: Any, *without: str) -> list[dict[str, Any]]:
     with create_engine(deployment.catalog_url).connect() as connection:
-        found = [dict(row._mapping) for row in connection.execute(select(table))]
-    kept = [{name: value for name, value in row.items() if name not in without} for row in found]
-    return sorted(kept, key=lambda row: json.dumps(row, sort_keys=True))
+        records = [dict(row._mapping) for row in connection.execute(select(table))]
+    columns = [{name: value for name, value in row.items() if name not in without} for row in records]
+    return sorted(columns, key=lambda row: json.dumps(row, sort_keys=True))
 
 
 def forgetting(deployment: Deployment, root: Path) -> Deployment:
@@ -54,8 +54,8 @@ def forgetting(deployment: Deployment, root: Path) -> Deployment:
 
 
 def completed(deployment: Deployment) -> list[dict[str, Any]]:
-    found = rows(deployment, CHECKPOINT, *ONLY_IN_THE_CATALOG, "idempotency_key")
-    return [row for row in found if row.pop("state") == "COMPLETED"]
+    read_rows = rows(deployment, CHECKPOINT, *ONLY_IN_THE_CATALOG, "idempotency_key")
+    return [row for row in read_rows if row.pop("state") == "COMPLETED"]
 
 
 def assert_same(deployment: Deployment, again: Deployment) -> None:
@@ -77,8 +77,8 @@ def test_a_lost_catalog_is_made_again(tmp_path: Path) -> None:
     planned = said(again, "catalog", "rebuild", "--dry-run")
     assert "the head of sales is sales/5, generation 1" in planned
     assert again.catalog().pipelines() == ()
-    told = json.loads(said(again, "catalog", "rebuild", "--yes", "--json"))
-    assert {p["pipeline"]: p["head"]["head"] for p in told["pipelines"]} == {"sales": 5, "tours": 1}
+    answer = json.loads(said(again, "catalog", "rebuild", "--yes", "--json"))
+    assert {p["pipeline"]: p["head"]["head"] for p in answer["pipelines"]} == {"sales": 5, "tours": 1}
     assert_same(deployment, again)
     assert "already" in refused(again, "catalog", "rebuild", "--yes")
     assert json.loads(said(again, "catalog", "rebuild", "--merge", "--yes", "--json"))["pipelines"][0]["entered"] == []
@@ -148,8 +148,8 @@ def test_what_is_left_after_retention_is_entered_and_what_is_gone_is_said(sharin
     retire(sharing)
     collect_garbage(sharing)
     again = forgetting(sharing, tmp_path)
-    (told,) = json.loads(said(again, "catalog", "rebuild", "--yes", "--json"))["pipelines"]
-    assert ([e["checkpoint_id"] for e in told["entered"]], told["missing_bases"]) == ([5, 6], [2])
+    (answer,) = json.loads(said(again, "catalog", "rebuild", "--yes", "--json"))["pipelines"]
+    assert ([e["checkpoint_id"] for e in answer["entered"]], answer["missing_bases"]) == ([5, 6], [2])
     assert completed(again) == completed(sharing)
     assert rows(again, REF) == rows(sharing, REF)
     assert {row["file_id"] for row in rows(again, FILE)} == {
@@ -164,8 +164,8 @@ def test_an_old_catalog_is_brought_up_to_date(sharing: Deployment, tmp_path: Pat
     savepoint(sharing, "tours")
     again = forgetting(sharing, tmp_path)
     assert "older than the storage" in refused(again, "gc")
-    told = said(again, "catalog", "rebuild", "--merge", "--yes")
-    assert "the head of tours is tours/7, generation 1, parallelism 3; the next id is 9" in told
+    output = said(again, "catalog", "rebuild", "--merge", "--yes")
+    assert "the head of tours is tours/7, generation 1, parallelism 3; the next id is 9" in output
     assert_same(sharing, again)
 
 
@@ -176,14 +176,14 @@ def test_what_was_never_registered_is_read_or_left_out(tmp_path: Path) -> None:
     begun = begin(deployment, pipeline, day(3), "another run takes over")
     publish_here(deployment, pipeline, begun.checkpoint_id, sales(6))
     again = forgetting(deployment, tmp_path)
-    (told, _) = json.loads(said(again, "catalog", "rebuild", "--dry-run", "--json"))["pipelines"]
-    assert [(e["checkpoint_id"], e["known_because"][:7]) for e in told["entered"]] == [
+    (answer, _) = json.loads(said(again, "catalog", "rebuild", "--dry-run", "--json"))["pipelines"]
+    assert [(e["checkpoint_id"], e["known_because"][:7]) for e in answer["entered"]] == [
         (1, "another"), (2, "nothing"), (4, "nothing"), (5, "another"), (7, "nothing"),
     ]  # fmt: skip
-    assert [left["reason"] for left in told["left_out"]] == [
+    assert [left["reason"] for left in answer["left_out"]] == [
         "the next one was not built on it: it was never registered"
     ]
-    assert told["head"]["head"] == 7
+    assert answer["head"]["head"] == 7
     said(again, "catalog", "rebuild", "--leave-out", "sales/7", "--yes")
     assert again.catalog().head(PipelineName("sales")).head == 5
 
@@ -214,8 +214,8 @@ def test_what_is_left_out_is_given_up_by_name_and_then_the_sweeps(tmp_path: Path
     for healthy in ("sales/1", "sales/99"):
         assert "is not given up" in refused(again, "catalog", "rebuild", "--merge", "--give-up", healthy, "--yes")
     both = ("--give-up", "sales/2", "--give-up", "sales/5")
-    told = json.loads(said(again, "catalog", "rebuild", "--merge", *both, "--yes", "--json"))
-    (plan,) = [each for each in told["pipelines"] if each["pipeline"] == "sales"]
+    answer = json.loads(said(again, "catalog", "rebuild", "--merge", *both, "--yes", "--json"))
+    (plan,) = [each for each in answer["pipelines"] if each["pipeline"] == "sales"]
     assert [record["checkpoint_id"] for record in plan["given_up"]] == [2, 5]
     assert (plan["left_out"], plan["head"]["head"]) == ([], 1)
     record = again.catalog().get(PipelineName("sales"), 5)

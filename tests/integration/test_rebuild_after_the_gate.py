@@ -42,12 +42,12 @@ def forgetting(deployment: Deployment) -> Deployment:
 
 
 def planned(deployment: Deployment, *more: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(said(deployment, *REBUILD, "--json", *more))["pipelines"][0]
-    return told
+    answer: dict[str, Any] = json.loads(said(deployment, *REBUILD, "--json", *more))["pipelines"][0]
+    return answer
 
 
-def states(told: dict[str, Any]) -> dict[int, str]:
-    return {entry["checkpoint_id"]: entry["state"] for entry in told["entered"]}
+def states(answer: dict[str, Any]) -> dict[int, str]:
+    return {entry["checkpoint_id"]: entry["state"] for entry in answer["entered"]}
 
 
 def assert_kept_aside(again: Deployment, reason: str) -> None:
@@ -55,9 +55,9 @@ def assert_kept_aside(again: Deployment, reason: str) -> None:
     plan = said(again, *REBUILD, "--dry-run")
     assert "the head of ratings is ratings/3" in plan
     assert again.catalog().pipelines() == ()
-    told = planned(again, "--yes")
-    assert states(told)[4] == "QUARANTINED"
-    assert reason in told["entered"][3]["reason"]
+    answer = planned(again, "--yes")
+    assert states(answer)[4] == "QUARANTINED"
+    assert reason in answer["entered"][3]["reason"]
     record, catalog = again.catalog().get(NAME, FOURTH), again.catalog()
     assert (record.state, record.completed_at_ms, catalog.head(NAME).head) == (CheckpointState.QUARANTINED, None, 3)
     assert reason in record.reason
@@ -73,8 +73,8 @@ def test_what_the_gate_had_refused_goes_into_quarantine(tmp_path: Path, severity
     assert "in quarantine" in said(again, "checkpoints", "show", "ratings/4") or severity == "fail"
     assert "guest 'guest-0000'" in said(again, "checkpoints", "show", "ratings/4")
     assert begin(again, again.pipeline(NAME), day(4), "test").checkpoint_id == 5
-    told = said(again, "checkpoints", "release", "ratings/4", "--note", "refunds")
-    assert "is completed" in told
+    output = said(again, "checkpoints", "release", "ratings/4", "--note", "refunds")
+    assert "is completed" in output
     assert again.catalog().head(NAME).head == 4
     assert checkpoint_of(again, NAME, 5, visits(regulars())) == 6
 
@@ -92,8 +92,8 @@ def test_it_is_disposed_of_like_any_other_one(tmp_path: Path) -> None:
 def test_one_that_passes_is_the_head_whether_it_was_registered_or_not(tmp_path: Path) -> None:
     deployment = three_days(tmp_path, RATINGS.replace("rehearse_every: 4", "rehearse_every: 1"))
     fourth_day(deployment)
-    told = planned(forgetting(deployment), "--dry-run")
-    assert (set(states(told).values()), told["head"]["head"]) == ({"COMPLETED"}, 4)
+    answer = planned(forgetting(deployment), "--dry-run")
+    assert (set(states(answer).values()), answer["head"]["head"]) == ({"COMPLETED"}, 4)
     check(deployment, deployment.pipeline(NAME), FOURTH)
     register(deployment, deployment.pipeline(NAME), FOURTH)
     again = forgetting(deployment)
@@ -134,8 +134,8 @@ def test_without_its_base_it_is_judged_by_itself(tmp_path: Path) -> None:
     deployment = three_days(tmp_path)
     for number in (1, 2):
         (tmp_path / "state" / NAME / f"chk-{number}" / "_metadata").unlink()
-    told = planned(forgetting(deployment), "--dry-run")
-    assert (states(told), told["head"]["head"], told["missing_bases"]) == ({3: "COMPLETED"}, 3, [2])
+    answer = planned(forgetting(deployment), "--dry-run")
+    assert (states(answer), answer["head"]["head"], answer["missing_bases"]) == ({3: "COMPLETED"}, 3, [2])
 
 
 def test_an_old_catalog_gets_the_refused_one_into_quarantine(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_an_old_catalog_gets_the_refused_one_into_quarantine(tmp_path: Path) -> 
     (tmp_path / "new.db").write_bytes((tmp_path / "catalog.db").read_bytes())
     refused_head(deployment)
     again = forgetting(deployment)
-    told = planned(again, "--merge", "--yes")
-    assert (states(told), told["head"]["head"]) == ({4: "QUARANTINED"}, 3)
+    answer = planned(again, "--merge", "--yes")
+    assert (states(answer), answer["head"]["head"]) == ({4: "QUARANTINED"}, 3)
     again_known = planned(again, "--merge", "--yes")
     assert (again_known["entered"], again_known["already_known"]) == ([], [1, 2, 3, 4])
 

@@ -123,9 +123,9 @@ def test_the_newest_checkpoint_moves_the_head_once_it_is_mended(
     if began:
         again.catalog().restore(TALLY, CheckpointId(2), None, "to the same one")
     data.write_bytes(good)
-    told = said(again, "catalog", "rebuild", "--merge", "--yes")
+    output = said(again, "catalog", "rebuild", "--merge", "--yes")
     expected = 2 if began else 3
-    assert f"the head of tally is tally/{expected}, generation {int(began)}" in told
+    assert f"the head of tally is tally/{expected}, generation {int(began)}" in output
     assert again.catalog().head(TALLY).head == expected
     assert begin(again, again.pipeline("tally"), day(3), "test").already_completed is not began
 

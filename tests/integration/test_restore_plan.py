@@ -18,10 +18,13 @@ def test_a_plan_is_the_same_after_json_and_its_text_tells_all(tmp_path: Path) ->
     plan = plan_restore(deployment, deployment.pipeline("sales"), "1", 3, ClaimMode.NO_CLAIM)
     assert RestorePlan.from_json(plan.to_json()) == plan
     assert hash(RestorePlan.from_json(plan.to_json())) == hash(plan)
-    told = plan.describe()
-    assert "- leaves behind: 5\n- aborts, because it is under way: 6\n" in told
+    description = plan.describe()
+    assert "- leaves behind: 5\n- aborts, because it is under way: 6\n" in description
     read = plan.reads[1]
-    assert f"- subtask 1 (key groups 43-85) reads 2 handles: 0-63, 64-127; {read.size_bytes:,} bytes, 8 entries" in told
+    assert (
+        f"- subtask 1 (key groups 43-85) reads 2 handles: 0-63, 64-127; {read.size_bytes:,} bytes, 8 entries"
+        in description
+    )
 
 
 def test_the_estimate_is_that_of_the_newest_measured_restore_and_its_bytes_are_those_of_the_plan(
@@ -41,13 +44,14 @@ def test_the_estimate_is_that_of_the_newest_measured_restore_and_its_bytes_are_t
     manifest = open_checkpoint(f"{deployment.storage_root}/sales/chk-2", own=True).manifest
     assert manifest is not None
     assert [r.size_bytes for r in manifest.restores if r] == [read.size_bytes for read in plan.reads]
-    told = plan_restore(deployment, pipeline, "1", 3, ClaimMode.NO_CLAIM)
+    later_plan = plan_restore(deployment, pipeline, "1", 3, ClaimMode.NO_CLAIM)
     throughput = measured(manifest)
     assert throughput is not None
-    assert told.estimate_ms == throughput.slowest_ms(read.size_bytes for read in told.reads)
-    assert told.estimated_from == 2
+    assert later_plan.estimate_ms == throughput.slowest_ms(read.size_bytes for read in later_plan.reads)
+    assert later_plan.estimated_from == 2
     assert (
-        f"- slowest subtask: about {told.estimate_ms / 1000:.1f} s, as fast as before checkpoint 2" in told.describe()
+        f"- slowest subtask: about {later_plan.estimate_ms / 1000:.1f} s, as fast as before checkpoint 2"
+        in later_plan.describe()
     )
     remeasured = dataclasses.replace(
         manifest,

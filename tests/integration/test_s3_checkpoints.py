@@ -94,8 +94,8 @@ def test_state_on_s3_is_the_same_as_on_disk(on_s3: OnS3, tmp_path: Path) -> None
     for deployment in (on_s3.deployment, local):
         checkpoint_of(deployment, "sales", 1, sales(0))
         checkpoint_of(deployment, "sales", 2, sales(6))
-    there = totals(f"{on_s3.root}/sales/chk-2")
-    assert there == totals(f"{tmp_path}/state/sales/chk-2") == {"shop-0": 18, "shop-1": 22, "shop-2": 26}
+    totals_on_s3 = totals(f"{on_s3.root}/sales/chk-2")
+    assert totals_on_s3 == totals(f"{tmp_path}/state/sales/chk-2") == {"shop-0": 18, "shop-1": 22, "shop-2": 26}
 
 
 def test_a_lost_object_is_named(on_s3: OnS3) -> None:

@@ -116,28 +116,28 @@ def opened(deployment: Deployment, checkpoint_id: int, name: str = "learns") -> 
     return resolve(deployment, f"{name}/{checkpoint_id}")
 
 
-def models(found: Checkpoint) -> list[set[str]]:
+def models(checkpoint: Checkpoint) -> list[set[str]]:
     """The shops of each model, in the order of the key groups."""
-    assert found.manifest is not None
-    records = [part for part in found.manifest.side_data if part.name == "model"]
-    read = found.reader().read
+    assert checkpoint.manifest is not None
+    records = [part for part in checkpoint.manifest.side_data if part.name == "model"]
+    read = checkpoint.reader().read
     return [shops_of(bytes(read(part.handle))) for part in sorted(records, key=lambda p: p.key_group_range.start)]
 
 
-def known(found: Checkpoint) -> set[str]:
-    return set[str]().union(*models(found))
+def known(checkpoint: Checkpoint) -> set[str]:
+    return set[str]().union(*models(checkpoint))
 
 
-def files(found: Checkpoint) -> list[str]:
+def files(checkpoint: Checkpoint) -> list[str]:
     """The file of each model, in the order of the key groups."""
-    assert found.manifest is not None
-    records = sorted(found.manifest.side_data, key=lambda part: part.key_group_range.start)
+    assert checkpoint.manifest is not None
+    records = sorted(checkpoint.manifest.side_data, key=lambda part: part.key_group_range.start)
     return [p.handle.path for p in records if not isinstance(p.handle, ByteStreamStateHandle)]
 
 
-def before(found: Checkpoint) -> dict[str, bool]:
+def before(checkpoint: Checkpoint) -> dict[str, bool]:
     """By shop, whether a model had seen it when it came last."""
-    return {row["key"]: row["value"]["seen_before"] for row in found.to_arrow("seen").to_pylist()}
+    return {row["key"]: row["value"]["seen_before"] for row in checkpoint.to_arrow("seen").to_pylist()}
 
 
 def clean(deployment: Deployment) -> None:
@@ -270,10 +270,10 @@ def test_a_fork_goes_on_with_it(deployment: Deployment, copy: bool) -> None:
 
 def test_what_an_aborted_attempt_left_is_swept(deployment: Deployment) -> None:
     one_day(deployment, 1)
-    kept = stored(deployment)
+    stored_files = stored(deployment)
     begun = begin(deployment, deployment.pipeline("learns"), day(2), "test").checkpoint_id
     publish_here(deployment, deployment.pipeline("learns"), begun, table(DAYS[2]))
-    left = {uri for uri in stored(deployment) - kept if "/taskowned/" in uri}
+    left = {uri for uri in stored(deployment) - stored_files if "/taskowned/" in uri}
     assert len(left) == 2
     assert orphans(deployment)[0].files == (), "its run may still register it"
     abort(deployment, PipelineName("learns"), begun, "given up")
@@ -345,9 +345,9 @@ def test_names_are_declared_and_dropped_only_if_allowed(deployment: Deployment) 
     begun = begin(deployment, deployment.pipeline("learns"), day(2), "test").checkpoint_id
     publish_here(deployment, deployment.pipeline("learns"), begun, table([]))
     register(deployment, deployment.pipeline("learns"), begun)
-    found = opened(deployment, begun)
-    assert found.manifest is not None
-    assert {part.name for part in found.manifest.side_data} == {"model"}
+    checkpoint = opened(deployment, begun)
+    assert checkpoint.manifest is not None
+    assert {part.name for part in checkpoint.manifest.side_data} == {"model"}
 
 
 @pytest.mark.parametrize("place", ["files"], indirect=True)

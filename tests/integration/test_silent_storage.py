@@ -64,10 +64,10 @@ def test_the_page_asks_once_and_shows_what_the_catalog_knows(silent: Silent, tmp
     async def answered() -> Portrait:
         return await route()
 
-    found = asyncio.run(answered())
-    assert found.entry.entries
-    assert found.problem is not None
-    assert f"reading {DIRECTORY}/_metadata: no whole answer came" in found.problem
+    result = asyncio.run(answered())
+    assert result.entry.entries
+    assert result.problem is not None
+    assert f"reading {DIRECTORY}/_metadata: no whole answer came" in result.problem
     assert len(silent.asked) == 1
 
 

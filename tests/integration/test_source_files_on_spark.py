@@ -67,8 +67,8 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 def read_by_spark(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.Table:
-    found = source.read_interval(spark, pipeline, str(data), INTERVAL).toArrow()
-    return found.cast(event_schema(pipeline)).sort_by("n")
+    table = source.read_interval(spark, pipeline, str(data), INTERVAL).toArrow()
+    return table.cast(event_schema(pipeline)).sort_by("n")
 
 
 def read_by_subtasks(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.Table | None:
@@ -108,19 +108,19 @@ def test_files_of_spark(spark: SparkSession, tmp_path: Path, written_as: str) ->
     finally:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
     pipeline = new_pipeline(tmp_path, DECLARED)
-    found = read_by_subtasks(spark, pipeline, tmp_path)
-    assert found is not None
-    assert found == read_by_spark(spark, pipeline, tmp_path)
-    assert len(found) == len(ROWS)
+    table = read_by_subtasks(spark, pipeline, tmp_path)
+    assert table is not None
+    assert table == read_by_spark(spark, pipeline, tmp_path)
+    assert len(table) == len(ROWS)
 
 
 def test_narrower_columns_are_widened_alike(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / SOURCE).mkdir()
     pq.write_table(events(), tmp_path / SOURCE / "a.parquet")
     pipeline = new_pipeline(tmp_path, DECLARED | WIDER)
-    found = read_by_subtasks(spark, pipeline, tmp_path)
-    assert found is not None
-    assert found == read_by_spark(spark, pipeline, tmp_path)
+    table = read_by_subtasks(spark, pipeline, tmp_path)
+    assert table is not None
+    assert table == read_by_spark(spark, pipeline, tmp_path)
 
 
 def test_a_calendar_that_spark_has_changed_is_left_to_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_a_calendar_that_spark_has_changed_is_left_to_it(spark: SparkSession, tm
         spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
     pipeline = new_pipeline(tmp_path, DECLARED)
     assert read_by_subtasks(spark, pipeline, tmp_path) is None
-    found, stored = read_by_spark(spark, pipeline, tmp_path)["day"], pq.read_table(tmp_path / SOURCE)["day"]
-    assert pc.min(found) == pa.scalar(date(1, 1, 1))
-    assert pc.min(stored) != pc.min(found)
+    table, stored = read_by_spark(spark, pipeline, tmp_path)["day"], pq.read_table(tmp_path / SOURCE)["day"]
+    assert pc.min(table) == pa.scalar(date(1, 1, 1))
+    assert pc.min(stored) != pc.min(table)
 
 
 def other_file_system(spark: SparkSession) -> Callable[[], object]:

@@ -56,14 +56,14 @@ def directory(deployment: Deployment, number: int) -> Path:
 
 
 def write_day(deployment: Deployment, number: int, format_: str = "parquet") -> Path:
-    there = directory(deployment, number)
-    there.mkdir(exist_ok=True)
+    target = directory(deployment, number)
+    target.mkdir(exist_ok=True)
     frame = pl.DataFrame({"shop": ["a", "b", "b"], "amount": [1, 1, 1]})
     if format_ == "json":
-        frame.write_ndjson(there / "part.json")
+        frame.write_ndjson(target / "part.json")
     else:
-        frame.write_parquet(there / "part.parquet")
-    return there
+        frame.write_parquet(target / "part.parquet")
+    return target
 
 
 def run(deployment: Deployment, *more: str) -> list[tuple[int, int]]:

@@ -113,11 +113,11 @@ class Job:
 
     def wait_for(self, find: Callable[[], T | None], what: str) -> T:
         deadline = time.monotonic() + PATIENCE_S
-        while (found := find()) is None:
+        while (answer := find()) is None:
             assert self.process.poll() is None, f"ended before {what}: {self.process.communicate()[0]}"
             assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"
             time.sleep(0.05)
-        return found
+        return answer
 
     def came(self, name: str) -> Came:
         """An attempt, once it has written its snapshot."""
@@ -135,8 +135,8 @@ def submitted(world: World, name: str, directory: Path, conf: dict[str, str]) ->
     held, log = Held(directory / "held"), directory / "log"
     held.directory.mkdir()
     log.mkdir()
-    said = [f"{key}={value}" for key, value in {**conf, f"spark.executorEnv.{DIRECTORY}": held.directory}.items()]
-    options = [argument for setting in said for argument in ("--conf", setting)]
+    conf_words = [f"{key}={value}" for key, value in {**conf, f"spark.executorEnv.{DIRECTORY}": held.directory}.items()]
+    options = [argument for setting in conf_words for argument in ("--conf", setting)]
     binary = str(Path(sys.executable).parent / "spark-submit")
     script, file = (
         str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py"),
@@ -164,12 +164,12 @@ def test_a_speculative_copy_of_a_slow_attempt_counts(world: World, tmp_path: Pat
         slow, copy = job.came("0-0-0").task, job.came("0-1-0").task
         job.held.release("0-1-0")
         job.succeed()
-        told = job.told()
-    tasks = {task.task: task for task in told.started()}
+        output = job.told()
+    tasks = {task.task: task for task in output.started()}
     assert (tasks[slow].speculative, tasks[copy].speculative) == (False, True)
     assert (tasks[slow].stage, tasks[slow].stage_attempt) == (tasks[copy].stage, tasks[copy].stage_attempt)
     assert tasks[slow].executor != tasks[copy].executor
-    assert copy in told.succeeded()
+    assert copy in output.succeeded()
     assert_one_of_each(world, "slow", won={copy}, lost={slow})
 
 
@@ -193,26 +193,26 @@ def test_an_executor_dies_and_the_stage_is_run_once_more(world: World, tmp_path:
                 job.held.release(f"{alive}-0-0")
             retried = job.came(f"{dead}-0-1").task
             job.succeed()
-            told = job.told()
-    assert first[dead].executor in told.lost_executors()
-    assert "FetchFailed" in told.failures()
-    assert_stages_were_run_again(told, {first[dead].task, first[alive].task}, {again, retried})
-    kept, lost = (again, first[alive].task) if wins == "new" else (first[alive].task, again)
-    assert_one_of_each(world, name, won={retried, kept}, lost={first[dead].task, lost}, killed={first[dead].task})
+            output = job.told()
+    assert first[dead].executor in output.lost_executors()
+    assert "FetchFailed" in output.failures()
+    assert_stages_were_run_again(output, {first[dead].task, first[alive].task}, {again, retried})
+    remaining, lost = (again, first[alive].task) if wins == "new" else (first[alive].task, again)
+    assert_one_of_each(world, name, won={retried, remaining}, lost={first[dead].task, lost}, killed={first[dead].task})
 
 
-def assert_stages_were_run_again(told: spark_events.Told, first: set[int], again: set[int]) -> None:
+def assert_stages_were_run_again(log: spark_events.Told, first: set[int], again: set[int]) -> None:
     """The stage of the ``first`` tasks, and tasks of a stage before it, whose output was lost."""
-    tasks = {task.task: task for task in told.started()}
+    tasks = {task.task: task for task in log.started()}
     (stage,) = {tasks[task].stage for task in first | again}
     assert {tasks[task].stage_attempt for task in first} == {0}
     assert {tasks[task].stage_attempt for task in again} == {1}
-    order = [(info["Stage ID"], info["Stage Attempt ID"]) for info in told.stages()]
+    order = [(info["Stage ID"], info["Stage Attempt ID"]) for info in log.stages()]
     between = {number for number, _ in order[order.index((stage, 0)) + 1 : order.index((stage, 1))]}
-    parents = next(info["Parent IDs"] for info in told.stages() if info["Stage ID"] == stage)
+    parents = next(info["Parent IDs"] for info in log.stages() if info["Stage ID"] == stage)
     assert between
     assert between <= set(parents)
-    assert any(task.stage in between and task.task in told.succeeded() for task in told.started())
+    assert any(task.stage in between and task.task in log.succeeded() for task in log.started())
 
 
 def assert_one_of_each(world: World, name: str, won: set[int], lost: set[int], killed: Set[int] = frozenset()) -> None:
@@ -228,8 +228,8 @@ def assert_one_of_each(world: World, name: str, won: set[int], lost: set[int], k
     assert opened.manifest is not None
     assert opened.manifest.events.read == 2000
     attempt = opened.manifest.attempt
-    kept = tasks_of(attempt, [file.path for file in opened.manifest.files])
-    assert (kept >= won, kept & lost) == (True, set())
+    tasks = tasks_of(attempt, [file.path for file in opened.manifest.files])
+    assert (tasks >= won, tasks & lost) == (True, set())
     left = tasks_of(attempt, stored(deployment) - needed(deployment))
     assert left >= killed, "they had written all of their snapshot"
     (swept,) = orphans(deployment, name, dry_run=False)

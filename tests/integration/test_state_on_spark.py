@@ -49,12 +49,12 @@ def load(spark: SparkSession, path: object, **options: str) -> DataFrame:
     return spark.read.format("statelib").options(**options).load(str(path))
 
 
-def assert_same(found: pa.Table, expected: pa.Table) -> None:
+def assert_same(actual: pa.Table, expected: pa.Table) -> None:
     """Assert that the tables have the same rows, in any order, after a cast to Spark's types (times in
     microseconds)."""
-    assert found.column_names == expected.column_names
-    assert sorted(map(repr, found.to_pylist())) == sorted(
-        map(repr, expected.cast(found.schema, safe=False).to_pylist())
+    assert actual.column_names == expected.column_names
+    assert sorted(map(repr, actual.to_pylist())) == sorted(
+        map(repr, expected.cast(actual.schema, safe=False).to_pylist())
     )
 
 
@@ -82,17 +82,17 @@ def test_counts_and_sums_of_a_large_savepoint(reading: SparkSession, tmp_path: P
 def test_every_state_of_our_pipelines(reading: SparkSession, deployment: Deployment, name: str) -> None:
     snapshot = opened(deployment, name)
     for state in snapshot.schema().states:
-        found = load(reading, snapshot.directory, state=state.name).toArrow()
-        assert_same(found, snapshot.to_arrow(state.name))
+        rows = load(reading, snapshot.directory, state=state.name).toArrow()
+        assert_same(rows, snapshot.to_arrow(state.name))
 
 
 def test_metadata_counts_what_the_manifest_counts(reading: SparkSession, deployment: Deployment) -> None:
     snapshot = opened(deployment, "aircraft_activity")
     assert snapshot.manifest is not None
     facts = reading.read.format("statelib-metadata").load(snapshot.directory)
-    found = {r.state: (r[1], r[2]) for r in facts.groupBy("state").agg(f.sum("entries"), f.count("*")).collect()}
+    counted = {r.state: (r[1], r[2]) for r in facts.groupBy("state").agg(f.sum("entries"), f.count("*")).collect()}
     recorded = zip(snapshot.schema().states, snapshot.manifest.statistics, strict=True)
-    assert found == {state.name: (s.total_entries, 128) for state, s in recorded}
+    assert counted == {state.name: (s.total_entries, 128) for state, s in recorded}
 
 
 def test_a_checkpoint_by_its_id(reading: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +117,10 @@ def test_a_pipelines_source_may_be_a_snapshot(
     spark: SparkSession, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else need have told the session of the formats; it is told of them only then."""
-    told = []
-    monkeypatch.setattr(source, "register", lambda session: (told.append(session), statelib.spark.register(session)))
+    messages = []
+    monkeypatch.setattr(
+        source, "register", lambda session: (messages.append(session), statelib.spark.register(session))
+    )
     snapshot, pipeline = opened(deployment, "carrier_streaks"), deployment.pipeline("carrier_streaks")
     (state,) = snapshot.schema().states
     day = DataInterval(1_356_998_400_000, 1_357_084_800_000)
@@ -127,11 +129,11 @@ def test_a_pipelines_source_may_be_a_snapshot(
     columns = {"key_group": "int", "key": "string"}
     of_it = Source.model_validate({"format": "statelib", "path": path, "columns": columns})
     pipeline_of_it = pipeline.model_copy(update={"source": of_it})
-    found = source.read_interval(spark, pipeline_of_it, deployment.data, day)
-    assert_same(found.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
-    assert told == [spark]
+    table = source.read_interval(spark, pipeline_of_it, deployment.data, day)
+    assert_same(table.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
+    assert messages == [spark]
     assert source.read_interval(spark, pipeline, deployment.data, day).count() > 0
-    assert told == [spark]
+    assert messages == [spark]
 
 
 @pytest.mark.parametrize(
@@ -156,23 +158,23 @@ def test_a_flink_checkpoint_that_was_moved(reading: SparkSession) -> None:
     moved = (f"file:///flink-data/1.20.5/1.20.5/{home.name}", str(home))
     snapshot = open_checkpoint(str(checkpoint), relocate=dict([moved]))
     for name in ("value", "map"):
-        found = load(reading, checkpoint, state=name, relocate="=".join(moved)).toArrow()
-        assert len(found) >= 30
-        assert_same(found, snapshot.to_arrow(name))
+        rows = load(reading, checkpoint, state=name, relocate="=".join(moved)).toArrow()
+        assert len(rows) >= 30
+        assert_same(rows, snapshot.to_arrow(name))
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"state": "nope"}, r"known states are .*mr.*\s*kind: unknown-state"),
         ({}, r"there are .*kind: no-state"),
         ({"state": "mr", "operator": "nope"}, "kind: no-operator"),
     ],
 )
-def test_errors_while_planning(reading: SparkSession, options: dict[str, str], said: str) -> None:
+def test_errors_while_planning(reading: SparkSession, options: dict[str, str], message: str) -> None:
     with pytest.raises(AnalysisException) as caught:
         load(reading, savepoint("1.20.5/mapnull-hashmap-native"), **options)
-    assert pc.match_substring_regex(pa.array([str(caught.value)]), f"(?s){said}").to_pylist() == [True]
+    assert pc.match_substring_regex(pa.array([str(caught.value)]), f"(?s){message}").to_pylist() == [True]
 
 
 def test_what_columns_cannot_hold_is_an_error_with_a_way_out(reading: SparkSession) -> None:

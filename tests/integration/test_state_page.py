@@ -48,12 +48,12 @@ def server(world: World) -> Server:
 
 def path_of(route: str, pipeline: str) -> str:
     """A path that leads to the route, and finds something there."""
-    known = {**SETTLED, "name": pipeline, "dag_id": f"{pipeline}.checkpoint"}
+    parts = {**SETTLED, "name": pipeline, "dag_id": f"{pipeline}.checkpoint"}
     if "report" in route:
-        known |= {"checkpoint_id": str(REPORTED)}
+        parts |= {"checkpoint_id": str(REPORTED)}
     if "/assets/" in route or "/report/" in route:
-        known |= {"path": "page-abc.js" if "/assets/" in route else ""}
-    filled = re.sub(r"\{(\w+)(:path)?\}", lambda match: quote(known[match[1]]), route)
+        parts |= {"path": "page-abc.js" if "/assets/" in route else ""}
+    filled = re.sub(r"\{(\w+)(:path)?\}", lambda match: quote(parts[match[1]]), route)
     return f"/statelib{filled}{NEEDED.get(route, '')}"
 
 
@@ -72,7 +72,7 @@ def test_every_route_asks_who_it_is_and_what_they_may_read(server: Server) -> No
             expected = 401 if user is None else 200 if allowed else 403
             seen[route, user] = (answer.status, expected)
             assert answer.status != 200 or answer.headers["content-security-policy"]
-    assert {key: found for key, found in seen.items() if found[0] != found[1]} == {}
+    assert {key: result for key, result in seen.items() if result[0] != result[1]} == {}
 
 
 def test_every_response_has_the_shape_that_its_route_declares(server: Server) -> None:
@@ -115,8 +115,8 @@ def test_a_session_is_what_airflow_calls_one(server: Server) -> None:
 
 
 def test_airflow_shows_the_page_where_it_belongs(server: Server) -> None:
-    found = server.call("/api/v2/plugins", "ada").json["plugins"]
-    (plugin,) = [each for each in found if each["name"] == "statelib"]
+    plugins = server.call("/api/v2/plugins", "ada").json["plugins"]
+    (plugin,) = [each for each in plugins if each["name"] == "statelib"]
     views = {view["destination"]: (view["href"], view["url_route"]) for view in plugin["external_views"]}
     assert views == {
         "nav": ("/statelib/", "state"),
@@ -156,18 +156,22 @@ def test_the_history_is_sorted_filtered_and_paged(server: Server) -> None:
 
 
 def test_one_checkpoint_has_its_states_files_quality_and_lineage(server: Server) -> None:
-    found = server.get(f"pipelines/sales/checkpoints/{REPORTED}")
-    assert found["problem"] is None
-    assert {s["name"]: (s["entries"], len(s["entries_by_key_group"])) for s in found["states"]} == {
+    answer_read = server.get(f"pipelines/sales/checkpoints/{REPORTED}")
+    assert answer_read["problem"] is None
+    assert {s["name"]: (s["entries"], len(s["entries_by_key_group"])) for s in answer_read["states"]} == {
         "total": (3, 128), "per_item": (6, 128), "items": (3, 128)
     }  # fmt: skip
-    assert [s["key_groups"] for s in found["subtasks"]] == [[0, 63], [64, 127]]
-    assert [c["checkpoint_id"] for c in found["lineage"]] == [7, 5, 1]
-    assert (found["gate"]["passed"], found["gate"]["warned"], found["gate"]["checked"]) == (True, 1, 2)
-    assert [q["severity"] for q in found["quality"]] == ["FAIL", "WARN"]
-    assert found["quality"][1]["sentences"] == ["twice as many keys"]
-    assert found["run"] == {"dag_id": "sales.savepoint", "run_id": RUN, "href": run_href()}
-    assert {f["scope"] for f in found["files"]} == {"exclusive"}
+    assert [s["key_groups"] for s in answer_read["subtasks"]] == [[0, 63], [64, 127]]
+    assert [c["checkpoint_id"] for c in answer_read["lineage"]] == [7, 5, 1]
+    assert (answer_read["gate"]["passed"], answer_read["gate"]["warned"], answer_read["gate"]["checked"]) == (
+        True,
+        1,
+        2,
+    )
+    assert [q["severity"] for q in answer_read["quality"]] == ["FAIL", "WARN"]
+    assert answer_read["quality"][1]["sentences"] == ["twice as many keys"]
+    assert answer_read["run"] == {"dag_id": "sales.savepoint", "run_id": RUN, "href": run_href()}
+    assert {f["scope"] for f in answer_read["files"]} == {"exclusive"}
     assert server.get(f"runs/sales.savepoint/{quote(RUN)}") == {"pipeline": "sales", "checkpoint_id": 7}
     assert server.get("runs/sales.checkpoint/nobody's")["checkpoint_id"] is None
     answer = server.call("/statelib/api/pipelines/sales/checkpoints/99", "vera")
@@ -179,21 +183,21 @@ def run_href() -> str:
 
 
 def test_two_checkpoints_are_compared(server: Server) -> None:
-    found = server.get("pipelines/sales/compare?left=1&right=5")
-    total = found["states"][-1]
+    answer = server.get("pipelines/sales/compare?left=1&right=5")
+    total = answer["states"][-1]
     assert (total["name"], total["left_entries"], total["right_entries"]) == ("total", 3, 3)
     assert total["key_groups_changed"] == len(total["changed"]) == 3
-    assert found["command"] == "statelib checkpoints diff sales/1 sales/5"
-    assert found["files"]["common"] == 0
+    assert answer["command"] == "statelib checkpoints diff sales/1 sales/5"
+    assert answer["files"]["common"] == 0
     same = server.get("pipelines/sales/compare?left=5&right=7")
     assert {s["key_groups_changed"] for s in same["states"]} == {0}, "the savepoint holds what the head holds"
 
 
 def test_the_storage_is_told_now_and_over_time(server: Server) -> None:
-    told = server.get("pipelines/sales/storage")
-    assert told["now"]["savepoint_bytes"] == told["samples"][-1]["savepoint_bytes"] > 0
-    assert told["now"] in server.get("storage")["pipelines"]
-    assert [s["at_ms"] for s in told["samples"]] == sorted(s["at_ms"] for s in told["samples"])
+    result = server.get("pipelines/sales/storage")
+    assert result["now"]["savepoint_bytes"] == result["samples"][-1]["savepoint_bytes"] > 0
+    assert result["now"] in server.get("storage")["pipelines"]
+    assert [s["at_ms"] for s in result["samples"]] == sorted(s["at_ms"] for s in result["samples"])
 
 
 def test_the_page_is_served_with_what_a_browser_needs(server: Server, world: World) -> None:
@@ -271,8 +275,8 @@ def test_what_cannot_be_read_is_a_problem_and_the_rest_is_shown(server: Server, 
         compared: Any = server.get("pipelines/sales/compare?left=1&right=5")
     finally:
         metadata.write_bytes(data)
-    for found in (damaged, gone):
-        assert (found["states"], found["files"], found["checkpoint_id"]) == (None, None, 1)
-        assert "chk-1" in found["problem"]
+    for each in (damaged, gone):
+        assert (each["states"], each["files"], each["checkpoint_id"]) == (None, None, 1)
+        assert "chk-1" in each["problem"]
     assert compared["states"] is None
     assert "chk-1" in compared["problem"]

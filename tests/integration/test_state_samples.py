@@ -68,22 +68,22 @@ def opened(deployment: Deployment, number: int = 1) -> Checkpoint:
 def test_every_kind_of_state_is_a_table_with_the_names_of_the_pipeline_file(tmp_path: Path, backend: str) -> None:
     deployment = world(tmp_path, backend)
     checkpoint_of(deployment, NAME, 1, events(1))
-    found = {
+    results = {
         state: sample(opened(deployment), state, KEY, SampledKeyGroups(None, 10), deployment.work_directory)
         for state in ("sums", "per_note", "notes", "recent", "hourly")
     }
-    assert all(one.complete and one.entries == len(one.table) for one in found.values())
+    assert all(one.complete and one.entries == len(one.table) for one in results.values())
     hour = {"window_start": NOON.replace(minute=0), "window_end": NOON.replace(hour=13, minute=0)}
     own = {"shop": "s", "item": 0}
     mean = {"mean": 3.0, "mean.sum": 6.0, "mean.count": 2}
-    (sums,) = found["sums"].table.to_pylist()
+    (sums,) = results["sums"].table.to_pylist()
     assert sums.pop("last_note.by_at") == NOON
     assert sums == {**own, "value.shop": 2, **mean, "last_note": "a note"}
-    assert found["per_note"].table.to_pylist()[0] == {**own, "user_key": "a note", "value": 1}
-    assert found["notes"].table.to_pylist() == [{**own, "value": ["a note"]}]
-    assert found["recent"].table.to_pylist() == [{**own, "value": 6.0}]
-    assert found["hourly"].table.to_pylist() == [{**own, **hour, "value": 4.0}]
-    assert found["hourly"].keys == (*KEY, "window_start", "window_end")
+    assert results["per_note"].table.to_pylist()[0] == {**own, "user_key": "a note", "value": 1}
+    assert results["notes"].table.to_pylist() == [{**own, "value": ["a note"]}]
+    assert results["recent"].table.to_pylist() == [{**own, "value": 6.0}]
+    assert results["hourly"].table.to_pylist() == [{**own, **hour, "value": 4.0}]
+    assert results["hourly"].keys == (*KEY, "window_start", "window_end")
 
 
 def statistics(*entries: int) -> StateStatistics:
@@ -100,19 +100,19 @@ def test_key_groups_are_chosen_evenly_and_one_at_least() -> None:
 def test_a_sample_is_whole_key_groups_and_says_so(tmp_path: Path, backend: str) -> None:
     deployment = world(tmp_path, backend)
     checkpoint_of(deployment, NAME, 1, events(400))
-    there = opened(deployment)
-    assert there.manifest is not None
-    entries = there.manifest.statistics[0].entries
-    chosen = choose(there.manifest.statistics[0], 150)
+    snapshot = opened(deployment)
+    assert snapshot.manifest is not None
+    entries = snapshot.manifest.statistics[0].entries
+    chosen = choose(snapshot.manifest.statistics[0], 150)
     assert chosen.key_groups is not None
-    found = sample(there, "sums", KEY, chosen, deployment.work_directory)
+    result = sample(snapshot, "sums", KEY, chosen, deployment.work_directory)
     read = min(int(entries[list(chosen.key_groups)].sum()), 150)
-    assert (len(found.table), found.entries, found.complete) == (read, 400, False)
-    assert found.note.startswith(
+    assert (len(result.table), result.entries, result.complete) == (read, 400, False)
+    assert result.note.startswith(
         f"judged by a sample of {read} of 400 entries ({len(chosen.key_groups)} of 16 key groups"
     )
-    assert sample(there, "sums", KEY, chosen, deployment.work_directory).table.equals(found.table)
-    cut = sample(there, "sums", KEY, SampledKeyGroups(chosen.key_groups, 7), deployment.work_directory)
+    assert sample(snapshot, "sums", KEY, chosen, deployment.work_directory).table.equals(result.table)
+    cut = sample(snapshot, "sums", KEY, SampledKeyGroups(chosen.key_groups, 7), deployment.work_directory)
     assert len(cut.table) == 7
     assert cut.note.endswith("the last of them in part)")
 
@@ -143,10 +143,10 @@ def test_a_large_state_is_judged_by_a_sample_and_the_report_says_so(tmp_path: Pa
                 check(deployment, pipeline, checkpoint_id)
         else:
             report = check(deployment, pipeline, checkpoint_id)
-            assert ["needs all entries" in said for said in report.warnings] == [True, False]
+            assert ["needs all entries" in each for each in report.warnings] == [True, False]
             assert "sample of" in Path(report.report_uri.removeprefix("file://")).read_text()
             register(deployment, pipeline, checkpoint_id, report.report_uri)
     results = deployment.catalog().gate.results(NAME, CheckpointId(2))
     caught = {r.group for r in results if not r.passed and r.severity == "FAIL"}
     assert caught == {"drift_distribution_fail", "state_sums"}
-    assert any("judged by a sample of" in said for r in results if r.group == "state_sums" for said in r.sentences)
+    assert any("judged by a sample of" in each for r in results if r.group == "state_sums" for each in r.sentences)

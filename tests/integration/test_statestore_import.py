@@ -103,9 +103,9 @@ def test_map_state_takes_part_of_the_key_as_its_user_key(
     number = take_in(spark, deployment, queries / "item", per_item)
     record = deployment.catalog().list(PipelineName("p"))[0]
     assert str(record.checkpoint_id) == number
-    found = open_checkpoint(record.directory).to_arrow("per_item").to_pylist()
+    rows = open_checkpoint(record.directory).to_arrow("per_item").to_pylist()
     events = pa.concat_tables([sales(0), sales(6)]).group_by(["shop", "item"]).aggregate([("amount", "count")])
-    assert {(r["key"], r["user_key"]): r["value"] for r in found} == {
+    assert {(r["key"], r["user_key"]): r["value"] for r in rows} == {
         (r["shop"], r["item"]): r["amount_count"] for r in events.to_pylist()
     }
 

@@ -81,8 +81,8 @@ def test_what_is_restored_goes_on_where_the_savepoint_ended(tmp_path: Path) -> N
         assert suspension.status(deployment, pipeline).status is JobStatus.RUNNING
         checkpoint_id = begin(deployment, pipeline, replace(day(2), end_ms=FIRST + 41 * HOUR), "test").checkpoint_id
         publish_here(deployment, pipeline, checkpoint_id, passes(("a", "N", 23.2), ("a", "N", 40)))
-        found = resolve(deployment, register(deployment, pipeline, checkpoint_id).directory)
-        assert counts(found, "hourly") == {("a", 23, 24): of_the_evening, ("a", 40, 41): 1}
+        snapshot = resolve(deployment, register(deployment, pipeline, checkpoint_id).directory)
+        assert counts(snapshot, "hourly") == {("a", 23, 24): of_the_evening, ("a", 40, 41): 1}
 
 
 def test_the_plan_of_a_restore_says_that_the_savepoint_is_drained(tmp_path: Path) -> None:

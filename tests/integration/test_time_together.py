@@ -72,7 +72,7 @@ def run(deployment: Deployment, number: int) -> dict[str, list[object]]:
             value = line["value"]["v"]
             days = [(line["ns"][b] - FIRST) // DAY for b in ("start", "end")] if line["ns"] else []
             held[line["state"]] += [(line["key"]["v"], *days, value[0]["v"] if isinstance(value, list) else value)]
-    return {name: sorted(found) for name, found in held.items()}
+    return {name: sorted(result) for name, result in held.items()}
 
 
 def test_days(deployment: Deployment) -> None:

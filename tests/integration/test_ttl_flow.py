@@ -171,8 +171,8 @@ def test_the_gate_accepts_a_day_on_which_state_only_expires(deployment: Deployme
 def test_differences_and_tables_show_the_times(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     run(deployment, 2)
-    told = said(deployment, "checkpoints", "diff", "carts/1", "carts/2", "--limit", "3")
-    assert "item-2" in told
+    output = said(deployment, "checkpoints", "diff", "carts/1", "carts/2", "--limit", "3")
+    assert "item-2" in output
     said(deployment, "export", "carts/2", "--format", "parquet", "--state", "per_item", "-o", str(tmp_path / "tables"))
     rows = pq.read_table(tmp_path / "tables" / "per_item.parquet").to_pylist()
     assert {row["value"]["last_access_ms"] for row in rows} == {day(1).end_ms, day(2).end_ms}

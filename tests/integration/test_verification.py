@@ -52,8 +52,8 @@ def test_a_sample_reads_at_least_a_file_of_each_checkpoint_and_finds_damage_soon
     parts = [verify_pipeline(deployment, SALES, subset=f"{n}/3") for n in (1, 2, 3)]
     assert sum(part.files_read for part in parts) == small.files == 2 * small.files_read
     flip(files(deployment, 5)[0])
-    found = [bool(each.problems) for each in seeds(deployment, "10%")]
-    assert 0 < sum(found) < len(found), "each seed reads other files"
+    has_problems = [bool(each.problems) for each in seeds(deployment, "10%")]
+    assert 0 < sum(has_problems) < len(has_problems), "each seed reads other files"
     assert all(
         f"{files(deployment, 5)[0].name} " in each.problems[0] for each in seeds(deployment, "10%") if each.problems
     )

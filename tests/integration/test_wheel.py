@@ -107,9 +107,9 @@ def test_the_source_distribution_builds_the_same_wheel(wheel: Path, sdist: Path,
 
 def statelib(light: Path, *arguments: str, status: int = 0, **variables: str) -> str:
     """Run the installed command and return its output; if it fails, that of stderr too."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("STATELIB_", "PYTHON"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("STATELIB_", "PYTHON"))}
     command = [str(light / "statelib"), *arguments]
-    done = subprocess.run(command, env=kept | variables, cwd=light, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=inherited | variables, cwd=light, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + (done.stderr if status else "")
 
@@ -158,6 +158,6 @@ def test_a_command_that_needs_more_names_the_extra(
     (light / "bootstrap.yaml").write_text(BOOTSTRAP)
     if extra == "postgres":
         variables["STATELIB_CATALOG"] = "postgresql+psycopg://me@127.0.0.1:1/none"
-    said = statelib(light, *arguments, status=2, **variables)
-    assert "which is not installed" in said
-    assert f'pip install "statelib[{extra}]"' in said
+    output = statelib(light, *arguments, status=2, **variables)
+    assert "which is not installed" in output
+    assert f'pip install "statelib[{extra}]"' in output

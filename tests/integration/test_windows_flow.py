@@ -153,21 +153,21 @@ def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
     assert pq.read_table(timers).column_names == ["key_group", "key", "namespace", "timestamp"]
 
     run_day(deployment, 2, passes(("a", "N", 17), ("c", "S", 40)))
-    told = said(deployment, "inspect", "toll/3", columns=300)
-    assert "timewindow" in told
-    assert "state hourly: 1 event of this interval was too late for its window" in told
+    output = said(deployment, "inspect", "toll/3", columns=300)
+    assert "timewindow" in output
+    assert "state hourly: 1 event of this interval was too late for its window" in output
     changes = Diff(one, resolve(deployment, "toll/3"))
-    found = changes.to_arrow("hourly").select(["key", "change", "before", "after"]).to_pylist()
+    rows = changes.to_arrow("hourly").select(["key", "change", "before", "after"]).to_pylist()
     gone, new = {"change": "removed", "before": 1, "after": None}, {"change": "added", "before": None, "after": 1}
-    assert sorted(found, key=str) == sorted([{"key": "a"} | gone, {"key": "b"} | gone, {"key": "c"} | new], key=str)
+    assert sorted(rows, key=str) == sorted([{"key": "a"} | gone, {"key": "b"} | gone, {"key": "c"} | new], key=str)
     assert changes.to_arrow("_timer_state/event_hourly").column_names[:4] == [
         "key_group",
         "key",
         "namespace",
         "timestamp",
     ]
-    told = said(deployment, "checkpoints", "diff", "toll/1", "toll/3", "--limit", "5", columns=300)
-    assert "_timer_state/event_hourly" in told
+    output = said(deployment, "checkpoints", "diff", "toll/1", "toll/3", "--limit", "5", columns=300)
+    assert "_timer_state/event_hourly" in output
 
 
 def test_hours_of_departures_on_spark(spark: SparkSession, data: Path, flights: pl.DataFrame, tmp_path: Path) -> None:
@@ -190,12 +190,14 @@ parallelism: 2
         register(deployment, pipeline, checkpoint_id, check(deployment, pipeline, checkpoint_id).report_uri)
     opened = resolve(deployment, "hours/2")
     noon = datetime(2013, 1, 2, 12, tzinfo=UTC)
-    kept = flights.filter((pl.col("time_hour") >= noon) & (pl.col("time_hour") < datetime(2013, 1, 3, tzinfo=UTC)))
-    wanted = kept.group_by("origin", pl.col("time_hour").dt.truncate("2h")).len().rows()
+    departures = flights.filter(
+        (pl.col("time_hour") >= noon) & (pl.col("time_hour") < datetime(2013, 1, 3, tzinfo=UTC))
+    )
+    wanted = departures.group_by("origin", pl.col("time_hour").dt.truncate("2h")).len().rows()
     table = opened.to_arrow("departures")
     starts = table["namespace"].combine_chunks().field("start").to_pylist()
-    found = zip(table["key"].to_pylist(), starts, table["value"].to_pylist(), strict=True)
-    assert sorted(found) == sorted(wanted)
+    result = zip(table["key"].to_pylist(), starts, table["value"].to_pylist(), strict=True)
+    assert sorted(result) == sorted(wanted)
     assert len(wanted) > 10
     assert late(opened) == {"departures": 0}
     reports = rehearse(spark, deployment, pipeline, opened.directory, 3)

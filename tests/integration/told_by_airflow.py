@@ -35,8 +35,8 @@ class Told:
 
     def events(self, job: str) -> list[dict[str, Any]]:
         """Lineage of one task's runs that names data sets, in order."""
-        found = (json.loads(body) for _, body in self.lineage.requests)
-        return [event for event in found if event["job"]["name"] == job and event.get("outputs")]
+        bodies = (json.loads(body) for _, body in self.lineage.requests)
+        return [event for event in bodies if event["job"]["name"] == job and event.get("outputs")]
 
     def log(self, dag: str, task: str) -> list[dict[str, Any]]:
         """Every line of a task's logs, of all runs and tries."""
@@ -50,26 +50,26 @@ def listening(places: Places) -> Iterator[Told]:
         yield Told(places, metrics, lineage)
 
 
-def check_what_was_told(told: Told, records: Sequence[CheckpointRecord]) -> None:
+def check_what_was_told(received: Told, records: Sequence[CheckpointRecord]) -> None:
     """Check what was received about checkpoints 1, 2 and 4, savepoint 3, and the restore of 1 before 4."""
     first = records[0]
-    _check_metrics(told, first)
-    _check_lineage(told, records)
+    _check_metrics(received, first)
+    _check_lineage(received, records)
     dag = f"{first.pipeline}.checkpoint"
     for task in ("begin", "snapshot", "check_completeness", "register"):
-        assert {1, 2, 4} <= {line.get("checkpoint_id") for line in told.log(dag, task)}, task
-    bound = [line for line in told.log(dag, "register") if "registered" in line["event"]]
+        assert {1, 2, 4} <= {line.get("checkpoint_id") for line in received.log(dag, task)}, task
+    bound = [line for line in received.log(dag, "register") if "registered" in line["event"]]
     assert {line["pipeline"] for line in bound} == {first.pipeline}
-    spark = "\n".join(str(line["event"]) for line in told.log(dag, "snapshot"))
-    for said in ("published: ", "snapshot taken in"):
-        lines = [line for line in spark.splitlines() if said in line]
-        assert any(f"[pipeline={first.pipeline} checkpoint_id=1 attempt=" in line for line in lines), said
-    database = told.places.airflow.glob("airflow.db*")  # with XComs and rendered fields
-    files = [*database, *(told.places.airflow / "logs").rglob("*.log")]
+    spark = "\n".join(str(line["event"]) for line in received.log(dag, "snapshot"))
+    for each in ("published: ", "snapshot taken in"):
+        lines = [line for line in spark.splitlines() if each in line]
+        assert any(f"[pipeline={first.pipeline} checkpoint_id=1 attempt=" in line for line in lines), each
+    database = received.places.airflow.glob("airflow.db*")  # with XComs and rendered fields
+    files = [*database, *(received.places.airflow / "logs").rglob("*.log")]
     assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
 
 
-def _check_metrics(told: Told, first: CheckpointRecord) -> None:
+def _check_metrics(received: Told, first: CheckpointRecord) -> None:
     tags = f"pipeline={first.pipeline},kind=checkpoint,strategy={first.strategy}"
     for name in (
         "completed",
@@ -82,21 +82,21 @@ def _check_metrics(told: Told, first: CheckpointRecord) -> None:
         "events",
         "lag",
     ):
-        assert tags in told.metrics.values(f"airflow.statelib.checkpoint.{name}"), name
-    assert told.metrics.values("airflow.statelib.restore.completed") == {f"pipeline={first.pipeline}": 1}
+        assert tags in received.metrics.values(f"airflow.statelib.checkpoint.{name}"), name
+    assert received.metrics.values("airflow.statelib.restore.completed") == {f"pipeline={first.pipeline}": 1}
     savepoint = tags.replace("kind=checkpoint", "kind=savepoint").rpartition("=")[0]
-    completed = told.metrics.values("airflow.statelib.checkpoint.completed")
-    assert any(found.startswith(savepoint) for found in completed)
-    judged = told.metrics.values("airflow.statelib.gate.checks")
+    completed = received.metrics.values("airflow.statelib.checkpoint.completed")
+    assert any(bodies.startswith(savepoint) for bodies in completed)
+    judged = received.metrics.values("airflow.statelib.gate.checks")
     assert judged[f"pipeline={first.pipeline},severity=fail,result=passed"] > 0
 
 
-def _check_lineage(told: Told, records: Sequence[CheckpointRecord]) -> None:
+def _check_lineage(received: Told, records: Sequence[CheckpointRecord]) -> None:
     first, second, last = records[0], records[1], records[-1]
     name = first.pipeline
     by_version = {
         event["outputs"][0]["facets"]["version"]["datasetVersion"]: event
-        for event in told.events(f"{name}.checkpoint.register")
+        for event in received.events(f"{name}.checkpoint.register")
     }
     assert set(by_version) == {str(r.checkpoint_id) for r in (first, second, last)}
     event = by_version[str(second.checkpoint_id)]

@@ -32,27 +32,27 @@ def answers(catalogs: list[str]) -> dict[str, str]:
     app: Any = page_app()
     app.dependency_overrides[rights.signed_in] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
     client = TestClient(app, raise_server_exceptions=False)
-    said = {}
+    texts = {}
     for number, url in enumerate(catalogs):
         os.environ["STATELIB_CATALOG"] = url
         for route in app.routes:
             path = route.path.replace(":path", "").format(**SETTLED)
             answer = client.get(path + MORE.get(path.rpartition("/")[2], ""))
-            said[f"{number} {route.path}"] = f"{answer.status_code} {answer.headers} {answer.text}"
-    return said
+            texts[f"{number} {route.path}"] = f"{answer.status_code} {answer.headers} {answer.text}"
+    return texts
 
 
 def dags() -> dict[str, str]:
     """Return the DAGs in the form of Airflow's database, and the template fields of their tasks."""
-    said = {}
+    texts = {}
     for dag in DagBag(str(CHECKOUT / "dags")).dags.values():
-        said[f"dag {dag.dag_id}"] = json.dumps(DagSerialization.to_dict(dag), default=str)
+        texts[f"dag {dag.dag_id}"] = json.dumps(DagSerialization.to_dict(dag), default=str)
         for task in dag.tasks:
             fields = {name: getattr(task, name, None) for name in task.template_fields}
-            said[f"task {task.task_id} of {dag.dag_id}"] = f"{fields!r} {task!r} {vars(task)!r}"
-    return said
+            texts[f"task {task.task_id} of {dag.dag_id}"] = f"{fields!r} {task!r} {vars(task)!r}"
+    return texts
 
 
 if __name__ == "__main__":
-    found = {**dags(), **answers(sys.stdin.read().split())}
-    sys.stdout.write("\n" + json.dumps(found))
+    texts = {**dags(), **answers(sys.stdin.read().split())}
+    sys.stdout.write("\n" + json.dumps(texts))

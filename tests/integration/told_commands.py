@@ -43,18 +43,18 @@ class Step:
 def steps(document: str) -> list[Step]:
     """Blocks below ``<!-- file: ... -->`` are files, those of bash are commands, and a text block right behind them is
     what they print. Other blocks are not run."""
-    found: list[Step] = []
+    commands: list[Step] = []
     last = ""
     for block in BLOCK.finditer(document):
         kind, text = block["kind"], block["text"]
         if block["file"]:
-            found.append(Step(block["file"], "", text))
+            commands.append(Step(block["file"], "", text))
         elif kind == "bash":
-            found.append(Step("", text, ""))
+            commands.append(Step("", text, ""))
         elif kind == "text" and last == "bash":
-            found[-1] = Step("", found[-1].commands, "", text)
+            commands[-1] = Step("", commands[-1].commands, "", text)
         last = kind
-    return found
+    return commands
 
 
 def masked(text: str) -> str:
@@ -75,8 +75,8 @@ def follow(document: str, shell: "Shell") -> int:
             continue
         printed = shell.run(step.commands)
         if step.printed is not None:
-            found, wanted = masked(printed).splitlines(), masked(step.printed).splitlines()
-            assert found == wanted, "\n".join([step.commands, *unified_diff(wanted, found, lineterm="")])
+            result, wanted = masked(printed).splitlines(), masked(step.printed).splitlines()
+            assert result == wanted, "\n".join([step.commands, *unified_diff(wanted, result, lineterm="")])
             compared += 1
     return compared
 

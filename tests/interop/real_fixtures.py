@@ -51,18 +51,18 @@ def truth(fixture: str) -> list[str]:
 def written_again(fixture: str, target: Path, *, compressed: bool) -> tuple[Path, set[str]]:
     """Each state read into columns and written anew; the names of those that no column holds, whose entries go over
     as they are, within the streams that are made anew all the same."""
-    source, changes, kept = opened(fixture), {}, set()
+    source, changes, remaining = opened(fixture), {}, set()
     for part in source.each_operator():
         put = {}
         for descriptor in part.schema().states:
             try:
                 put[descriptor] = part.to_arrow(descriptor.name)
             except UnsupportedError:
-                kept.add(descriptor.name)
+                remaining.add(descriptor.name)
         rule = KEY_HASH if "pojo" in fixture else None
         changes[part.keyed_operator().operator_id.hex()] = OperatorChange(put=put, key_hash=rule)
     place = NewSavepoint(str(target), fixture.replace("/", "-"), compressed=compressed)
-    return Path(rewrite(source, place, changes=changes).removeprefix("file://")), kept
+    return Path(rewrite(source, place, changes=changes).removeprefix("file://")), remaining
 
 
 def to_see(fixture: str) -> tuple[OperatorToSee, ...]:
@@ -105,10 +105,10 @@ def type_text(job: str) -> str:
             "Enum": f"enum<{_JOB}{name}>",
             "Kryo": f"kryo<{name}>",
         }[word]
-    found = re.fullmatch(r"([A-Za-z]+)\d*<(.*)>", job)
-    if not found:
+    match = re.fullmatch(r"([A-Za-z]+)\d*<(.*)>", job)
+    if not match:
         return _WORDS.get(job, job.lower())
-    word, parts = found[1].lower(), _parts(found[2])
+    word, parts = match[1].lower(), _parts(match[2])
     if word == "rowdata":
         return f"rowdata<{', '.join(f'f{i}: {part}' for i, part in enumerate(parts))}>"
     if word == "row":

@@ -44,9 +44,9 @@ def test_logs_hold_what_the_job_said(version: str, backend: str, compressed: str
         opened = open_checkpoint(str(path), relocate={f"file:{tmp_path}": str(tmp_path)}, key_type=LONG)
         ids = {operator_id("keyed").hex(): "keyed"}
         lines = [json.loads(line) for line in export_all_lines(opened, None)]
-        found = [json.dumps({**line, "op": ids.get(line["op"], line["op"])}) for line in lines]
+        lines_read = [json.dumps({**line, "op": ids.get(line["op"], line["op"])}) for line in lines]
         expected = (tmp_path / f"truth-{number}.jsonl").read_text(encoding="utf-8").split("\n")
-        own = [line for line in found if json.loads(line)["op"] == "keyed"]
+        own = [line for line in lines_read if json.loads(line)["op"] == "keyed"]
         assert comparable(own) == comparable(line for line in expected if line)
 
 

@@ -50,12 +50,12 @@ def on_timer(timers: pa.Table, state: pa.Table) -> pa.Table:
 def by_key(checkpoint: Checkpoint, state: str) -> dict[int, list[object]]:
     """Values of a state, or moments of its timers, by key."""
     table = checkpoint.to_arrow(state)
-    found: dict[int, list[object]] = {}
+    values_read: dict[int, list[object]] = {}
     column = "timestamp" if "timestamp" in table.column_names else "value"
     values = table[column].cast(pa.int64()) if column == "timestamp" else table[column]
     for key, value in zip(table["key"].to_pylist(), values.to_pylist(), strict=True):
-        found.setdefault(key, []).append(value["fired"] if isinstance(value, dict) else value)
-    return {key: sorted(values, key=str) for key, values in found.items()}
+        values_read.setdefault(key, []).append(value["fired"] if isinstance(value, dict) else value)
+    return {key: sorted(values, key=str) for key, values in values_read.items()}
 
 
 def stopped_by_statelib(root: Path, how: str) -> Checkpoint:

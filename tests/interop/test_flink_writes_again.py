@@ -55,17 +55,17 @@ MORE = [
 
 def read(path: Path, fixture: str) -> list[str]:
     """Return the content of the fixture's own operators as sorted lines, with their uids."""
-    told = about(fixture)
-    uids = {hex_id: uid for uid, hex_id in told["operatorIds"].items()}
-    own = {operator["uid"] for operator in told["operators"]}
+    record = about(fixture)
+    uids = {hex_id: uid for uid, hex_id in record["operatorIds"].items()}
+    own = {operator["uid"] for operator in record["operators"]}
     root = str(path.parents[2] if path.name.startswith("chk-") else path)
-    found = []
+    lines = []
     for line in export_all_lines(open_checkpoint(str(path), relocate={f"file:{root}": root}), None):
         entry = json.loads(line)
         entry["op"] = uids.get(entry["op"], entry["op"])
         if entry["op"] in own:
-            found.append(plain(entry))
-    return comparable(found)
+            lines.append(plain(entry))
+    return comparable(lines)
 
 
 def plain(entry: dict[str, object]) -> str:
@@ -100,8 +100,8 @@ def test_a_core_of_forms_of_flink_1(tmp_path: Path, flink_1: Flink) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
 def test_more_forms(tmp_path: Path, version: str) -> None:
-    there = [form for form in CORE + MORE if (ROOT / version / form.fixture).exists()]
+    forms = [form for form in CORE + MORE if (ROOT / version / form.fixture).exists()]
     try:
-        check(flink(version), there, tmp_path)
+        check(flink(version), forms, tmp_path)
     except NoFlink as reason:
         pytest.skip(str(reason))

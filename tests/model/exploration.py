@@ -30,9 +30,9 @@ def explore(setting: Setting, mechanisms: Mechanisms, most: int = 5_000_000) -> 
             return Explored(len(came), (*_way(came, world), broken), whole=False)
         if len(came) >= most:
             return Explored(len(came), (), whole=False)
-        for said, then in protocol.steps(world):
+        for step_name, then in protocol.steps(world):
             if then not in came:
-                came[then] = (world, said)
+                came[then] = (world, step_name)
                 waiting.append(then)
     return Explored(len(came), (), whole=True)
 
@@ -48,13 +48,13 @@ def damage(world: World) -> str:
     return ""
 
 
-def after_recovery(protocol: Protocol, world: World, known: dict[World, str]) -> str:
+def after_recovery(protocol: Protocol, world: World, results: dict[World, str]) -> str:
     """Let all processes die in this world, and let another one take over and clean up: no checkpoint may be lost, and
     no file left over."""
     shared = world._replace(coordinators=(), reader=None, cleaner=None, late=frozenset(), pins=frozenset(), broken="")
-    if shared not in known:
-        known[shared] = _left_or_lost(_cleaned(protocol, _supersede(shared._replace(epoch=shared.epoch + 1))))
-    return known[shared]
+    if shared not in results:
+        results[shared] = _left_or_lost(_cleaned(protocol, _supersede(shared._replace(epoch=shared.epoch + 1))))
+    return results[shared]
 
 
 def _cleaned(protocol: Protocol, world: World) -> World:
@@ -63,7 +63,7 @@ def _cleaned(protocol: Protocol, world: World) -> World:
         before = world
         world = world._replace(cleaner=Cleaner())
         while world.cleaner is not None and world.cleaner.rounds:
-            world = next(then for said, then in protocol.steps(world) if "dies" not in said)
+            world = next(then for step_name, then in protocol.steps(world) if "dies" not in step_name)
         world = world._replace(cleaner=None)
         if world == before:
             return world
@@ -85,7 +85,7 @@ def _way(came: dict[World, tuple[World, str] | None], world: World) -> tuple[str
     steps: list[str] = []
     step = came[world]
     while step is not None:
-        before, said = step
-        steps.append(said)
+        before, step_name = step
+        steps.append(step_name)
         step = came[before]
     return tuple(reversed(steps))

@@ -149,8 +149,8 @@ class Protocol:
         for coordinator in world.coordinators:
             if coordinator.step not in ("dead", "done"):
                 who = f"coordinator {coordinator.number}"
-                for said, changed, then in self._run[coordinator.step](world, coordinator):
-                    yield f"{who}: {said}", _with_coordinator(changed, then)
+                for step, changed, then in self._run[coordinator.step](world, coordinator):
+                    yield f"{who}: {step}", _with_coordinator(changed, then)
                 yield f"{who}: dies", _with_coordinator(world, coordinator._replace(step="dead"))
         if world.cleaner is not None:
             yield from self._clean(world, world.cleaner)
@@ -166,21 +166,21 @@ class Protocol:
         """Choose the base. The model allows this at any time before ``begin``, which is more than the catalog
         allows."""
         base = _row(world, world.head)
-        known = base.needs if base else frozenset()
-        yield f"looks at {world.head}", world, me._replace(step="begin", known=known)
-        if self._setting.compaction and known:
+        base_files = base.needs if base else frozenset()
+        yield f"looks at {world.head}", world, me._replace(step="begin", known=base_files)
+        if self._setting.compaction and base_files:
             yield "will write all anew", world, me._replace(step="begin", known=frozenset())
 
     def _begin(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
         """One transaction: the epoch, the end of what older epochs left pending, an id, references to the base."""
         world = _supersede(world._replace(epoch=world.epoch + 1))
-        number, known, refs = world.next_id, me.known, world.refs
+        number, recorded, refs = world.next_id, me.known, world.refs
         if not self._has.ids_never_reused:
             number = 1 + max((row.checkpoint for row in world.rows if row.state is not ABORTED), default=0)
             world = world._replace(rows=tuple(row for row in world.rows if row.checkpoint != number))
         if self._has.reserve_at_begin:
-            known = frozenset(o for o in known if o.name not in world.condemned)
-            refs |= {(number, o.name) for o in known}
+            recorded = frozenset(o for o in recorded if o.name not in world.condemned)
+            refs |= {(number, o.name) for o in recorded}
         attempt = 10 * (me.number + 1) + me.rounds
         begun = world._replace(
             next_id=max(world.next_id, number) + 1,
@@ -188,7 +188,7 @@ class Protocol:
             refs=refs,
             open_attempts=world.open_attempts | {attempt},
         )
-        then = me._replace(step="upload", epoch=world.epoch, checkpoint=number, attempt=attempt, known=known)
+        then = me._replace(step="upload", epoch=world.epoch, checkpoint=number, attempt=attempt, known=recorded)
         yield f"begins {number}", begun, then
 
     def _upload(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
@@ -257,8 +257,8 @@ class Protocol:
             world = world._replace(open_attempts=world.open_attempts - {me.attempt})
         if not self._has.abort_keeps:
             own = frozenset(o for o in world.objects if o.content[0] == me.attempt)
-            kept = frozenset(m for m in world.metadata if m.attempt != me.attempt)
-            world = world._replace(objects=world.objects - own, metadata=kept)
+            metadata = frozenset(m for m in world.metadata if m.attempt != me.attempt)
+            world = world._replace(objects=world.objects - own, metadata=metadata)
         yield "aborts", world, _next_round(me)
 
     def _retire(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
@@ -334,9 +334,9 @@ class Protocol:
             pins = world.pins | {world.head} if self._has.pins else world.pins
             yield "reader: begins", world._replace(pins=pins, reader=Reader("metadata", world.head))
         elif me.step == "metadata":
-            found = [m for m in world.metadata if m.checkpoint == me.checkpoint]
-            broken = world.broken if found else f"a restore of {me.checkpoint} finds no _metadata"
-            needs = found[0].needs if found else frozenset()
+            metadata = [m for m in world.metadata if m.checkpoint == me.checkpoint]
+            broken = world.broken if metadata else f"a restore of {me.checkpoint} finds no _metadata"
+            needs = metadata[0].needs if metadata else frozenset()
             yield "reader: reads _metadata", world._replace(reader=Reader("files", me.checkpoint, needs), broken=broken)
         elif me.step == "files":
             missing = me.needs - world.objects

@@ -48,11 +48,11 @@ def test_a_million_worlds_keep_their_checkpoints(setting: Setting) -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_without_it_a_checkpoint_is_lost_or_a_file_left(name: str) -> None:
-    mechanisms, setting, said = MUTANTS[name]
+    mechanisms, setting, step = MUTANTS[name]
     explored = explore(setting, mechanisms)
     record("G9", "mechanisms that are needed", 1, int(not explored.trace), "mechanisms")
     assert explored.trace, f"{name} could go"
-    assert said in explored.trace[-1]
+    assert step in explored.trace[-1]
 
 
 def test_every_mechanism_is_taken_away_once() -> None:

@@ -129,8 +129,8 @@ class Everything(RuleBasedStateMachine):
     @precondition(lambda self: self.model.snapshots)
     @rule(which=st.integers(0, 99), parallelism=st.sampled_from([1, 2, 3, 5]), claims=st.booleans())
     def restore(self, which: int, parallelism: int, claims: bool) -> None:
-        found = self._records()
-        chosen = found[which % len(found)]
+        records = self._records()
+        chosen = records[which % len(records)]
         claim = ClaimMode.CLAIM if claims and chosen.owner is Owner.USER else ClaimMode.NO_CLAIM
         pipeline = self.deployment.pipeline(NAME)
         plan = plan_restore(self.deployment, pipeline, str(chosen.checkpoint_id), parallelism, claim)
@@ -192,15 +192,15 @@ class Everything(RuleBasedStateMachine):
         retire(self.deployment, NAME)
         collect_garbage(self.deployment, NAME)
         needed: set[str] = set()
-        for found in self._records():
-            self._is_right(found.checkpoint_id)
-            opened = resolve(self.deployment, f"{NAME}/{found.checkpoint_id}")
+        for each in self._records():
+            self._is_right(each.checkpoint_id)
+            opened = resolve(self.deployment, f"{NAME}/{each.checkpoint_id}")
             assert opened.manifest is not None
             places = [
-                local_path(f.path) if ":" in f.path else f"{local_path(found.directory)}/{f.path}"
+                local_path(f.path) if ":" in f.path else f"{local_path(each.directory)}/{f.path}"
                 for f in opened.manifest.files
             ]
-            needed |= {*places, f"{local_path(found.directory)}/_metadata"}
+            needed |= {*places, f"{local_path(each.directory)}/_metadata"}
         assert {str(path) for path in Path(self.deployment.storage_root).rglob("*") if path.is_file()} == needed
 
     def _is_right(self, number: int) -> None:

@@ -142,14 +142,14 @@ def rescaled(
 
 def content(backends: Sequence[KeyedStateBackend]) -> dict[str, list[tuple[bytes, bytes]]]:
     """The sorted entries of each state over all backends; asserts each backend's statistics on the way."""
-    found: dict[str, list[tuple[bytes, bytes]]] = {}
+    entries_read: dict[str, list[tuple[bytes, bytes]]] = {}
     for backend in backends:
         width = prefix_width(backend.schema.max_parallelism)
         for name, statistics in zip(all_entries(backend), backend.statistics(), strict=True):
             rows = scanned(backend, name)
             assert statistics.same_content(statistics_of(rows, width, backend.key_group_range))
-            found.setdefault(name, []).extend(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
-    return {name: sorted(entries) for name, entries in found.items()}
+            entries_read.setdefault(name, []).extend(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
+    return {name: sorted(entries) for name, entries in entries_read.items()}
 
 
 def snapshot(

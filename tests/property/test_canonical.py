@@ -81,10 +81,10 @@ def read_all(
         return memoryview(handle.stream.data)[start:stop]
 
     header = read_header(read_range, handle, max_parallelism)
-    found: dict[int, Entries] = {}
+    entries: dict[int, Entries] = {}
     for state, rows in iter_canonical(read_range, handle, header, wanted, batch_bytes=batch_bytes):
-        found.setdefault(state, []).extend(entries_of(rows))
-    return found
+        entries.setdefault(state, []).extend(entries_of(rows))
+    return entries
 
 
 @given(st.lists(group_entries(), min_size=1, max_size=4), st.booleans(), st.integers(0, 127))
@@ -95,7 +95,7 @@ def test_key_group_equals_the_reference(states: list[Entries], compressed: bool,
     if expected:
         rows, consumed = decode_key_group(expected, compressed)
         assert consumed == len(expected)
-        assert {i: entries_of(found) for i, found in rows.items()} == {i: e for i, e in prefixed.items() if e}
+        assert {i: entries_of(result) for i, result in rows.items()} == {i: e for i, e in prefixed.items() if e}
         assert reference_canonical.decode_key_group(expected, compressed) == {i: e for i, e in prefixed.items() if e}
 
 
@@ -129,14 +129,14 @@ def test_stream_equals_the_reference_and_reads_back(
     for offset, group in zip(encoder.offsets, expected_groups, strict=True):
         assert offset == (position if group else 0)
         position += len(group)
-    found = read_all(handle, max_parallelism, None, batch_bytes)
-    assert found == {i: entries for i, entries in enumerate(flat) if entries}
+    read_back = read_all(handle, max_parallelism, None, batch_bytes)
+    assert read_back == {i: entries for i, entries in enumerate(flat) if entries}
     first = data.draw(st.integers(0, max_parallelism - 1))
     wanted = KeyGroupRange(first, max_parallelism - 1)
     assert read_all(handle, max_parallelism, wanted, batch_bytes) == {
-        i: kept
+        i: expected_entries
         for i, state in enumerate(states)
-        if (kept := [entry for g in sorted(state) if g >= first for entry in state[g]])
+        if (expected_entries := [entry for g in sorted(state) if g >= first for entry in state[g]])
     }
 
 
@@ -161,7 +161,7 @@ def test_any_bytes_decode_or_are_refused(data: bytes, compressed: bool) -> None:
     except CorruptStateError:
         return
     assert 0 < consumed <= len(data)
-    assert all(len(found) for found in rows.values())
+    assert all(len(each) for each in rows.values())
 
 
 @pytest.mark.parametrize("compressed", [False, True])

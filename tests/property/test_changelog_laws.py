@@ -189,8 +189,8 @@ def expect(backends: Sequence[KeyedStateBackend], model: Model) -> None:
         for place in PLACES:
             places = [place] * len(mine)
             assert got(backend, "per_place", mine, places) == [model["per_place"].get((key, place)) for key in mine]
-    found = [[len(entries) for entries in all_entries(backend).values()] for backend in backends]
-    assert [sum(counts) for counts in zip(*found, strict=True)] == [len(model[d.name]) for d in SCHEMA.states]
+    counts_read = [[len(entries) for entries in all_entries(backend).values()] for backend in backends]
+    assert [sum(counts) for counts in zip(*counts_read, strict=True)] == [len(model[d.name]) for d in SCHEMA.states]
 
 
 @pytest.mark.parametrize("kind", ["heap", "rocksdb"])

@@ -55,10 +55,10 @@ def test_decode_reads_them_back_among_other_bytes(typed, before, after) -> None:
     rows = from_list([before, *(reference.encode(type_, v) + after for v in values), after])
     cursor, limit = rows.starts[1:-1], rows.offsets[2:-1]
     ends = limit - len(after)
-    found, at = codec_of(type_).decode(rows.data, cursor, limit)
-    found.validate(full=True)
-    assert found.type == codec_of(type_).arrow_type
-    assert found.equals(reference.arrow(type_, values))
+    result, at = codec_of(type_).decode(rows.data, cursor, limit)
+    result.validate(full=True)
+    assert result.type == codec_of(type_).arrow_type
+    assert result.equals(reference.arrow(type_, values))
     assert at.tolist() == ends.tolist()
     assert codec_of(type_).skip(rows.data, cursor, limit).tolist() == ends.tolist()
     assert cursor.tolist() == rows.starts[1:-1].tolist()
@@ -82,11 +82,11 @@ def test_a_value_cut_short_is_corrupt(typed, data) -> None:
 def test_any_bytes_decode_within_bounds_or_are_refused(type_, raw) -> None:
     rows = from_list(raw)
     try:
-        found, at = codec_of(type_).decode(rows.data, rows.starts, rows.offsets[1:])
+        result, at = codec_of(type_).decode(rows.data, rows.starts, rows.offsets[1:])
     except StatelibError:
         return
-    found.validate(full=True)
-    assert len(found) == len(raw)
+    result.validate(full=True)
+    assert len(result) == len(raw)
     assert np.all(at <= rows.offsets[1:])
     assert np.all(at > rows.starts)
 
@@ -128,13 +128,13 @@ def test_composite_keys(typed, namespace_type, user_key_type, max_parallelism, d
     space_column = None if namespace_type == VOID else reference.arrow(namespace_type, namespaces)
     rows = encode_keys(schema, state, key_column, groups, user_key_column, namespaces=space_column)
     assert rows.to_list() == expected
-    found = decode_keys(schema, state, rows)
-    assert found.key_groups.tolist() == groups.tolist()
-    assert found.keys.equals(key_column)
-    assert (found.user_keys is None) == (user_key_type is None)
-    assert found.user_keys is None or found.user_keys.equals(user_key_column)
-    assert (found.namespaces is None) == (namespace_type == VOID)
-    assert found.namespaces is None or found.namespaces.equals(space_column)
+    decoded = decode_keys(schema, state, rows)
+    assert decoded.key_groups.tolist() == groups.tolist()
+    assert decoded.keys.equals(key_column)
+    assert (decoded.user_keys is None) == (user_key_type is None)
+    assert decoded.user_keys is None or decoded.user_keys.equals(user_key_column)
+    assert (decoded.namespaces is None) == (namespace_type == VOID)
+    assert decoded.namespaces is None or decoded.namespaces.equals(space_column)
     assert prefix_width(max_parallelism) == (1 if max_parallelism == 128 else 2)
 
 
@@ -148,10 +148,10 @@ def test_values_of_each_kind(type_, kind, data) -> None:
     column = reference.arrow(ListOf(type_) if kind is StateKind.LIST else type_, values)
     rows = encode_values(state, column)
     assert rows.to_list() == [reference.encode_value(state, v) for v in values]
-    found = decode_values(state, rows)
-    found.validate(full=True)
-    assert found.type == value_arrow_type(state)
-    assert found.equals(column)
+    decoded = decode_values(state, rows)
+    decoded.validate(full=True)
+    assert decoded.type == value_arrow_type(state)
+    assert decoded.equals(column)
 
 
 @SETTINGS
@@ -166,7 +166,7 @@ def test_the_text_of_a_type_is_read_back(type_) -> None:
 def test_the_snapshot_of_a_serializer_is_read_back_and_no_more(type_, after) -> None:
     raw = encode_serializer_snapshot(type_)
     reader = Reader(raw + after, "header")
-    found = decode_serializer_snapshot(reader)
+    decoded = decode_serializer_snapshot(reader)
     assert reader.offset == len(raw)
-    assert encode_serializer_snapshot(found) == raw
-    assert codec_of(found).encode(reference.arrow(found, [])).to_list() == []
+    assert encode_serializer_snapshot(decoded) == raw
+    assert codec_of(decoded).encode(reference.arrow(decoded, [])).to_list() == []

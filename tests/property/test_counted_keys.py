@@ -140,12 +140,12 @@ class CountedKeys(RuleBasedStateMachine):
     @precondition(lambda self: self.day)
     @rule(which=st.integers(0, 99), parallelism=st.sampled_from([1, 2, 3, 5]))
     def restore(self, which: int, parallelism: int) -> None:
-        found = [
+        records = [
             r
             for r in self.deployment.catalog().list(NAME, (CheckpointState.COMPLETED,))
             if r.checkpoint_id in self.days
         ]
-        chosen = found[which % len(found)]
+        chosen = records[which % len(records)]
         pipeline = self.deployment.pipeline(NAME)
         plan = plan_restore(self.deployment, pipeline, str(chosen.checkpoint_id), parallelism, ClaimMode.NO_CLAIM)
         assert plan.keys == chosen.keys
@@ -178,10 +178,10 @@ def test_a_base_without_a_count_gives_no_wrong_number(tmp_path: Path, backend: s
     as_an_older_version_wrote_it(first)
     second = published(deployment, 2, {3, 4})
     record = deployment.catalog().get(NAME, second)
-    told = open_checkpoint(record.directory, own=True).manifest
-    assert told is not None
+    manifest = open_checkpoint(record.directory, own=True).manifest
+    assert manifest is not None
     reads_all = backend == "heap" or strategy not in ("incremental", "changelog")
-    assert told.total_keys == (4 if reads_all else None)
+    assert manifest.total_keys == (4 if reads_all else None)
     check(deployment, deployment.pipeline(NAME), second)
     assert register(deployment, deployment.pipeline(NAME), second).keys == 4, "the gate reads all of it"
     third = open_checkpoint(run(deployment, 3, {5}).directory, own=True).manifest
@@ -206,9 +206,9 @@ def test_keys_that_only_a_dropped_state_had_are_not_counted_on(tmp_path: Path) -
     path.write_text(path.read_text() + "allow_non_restored_state: true\n")
     fourth = published(deployment, 4, {5})
     record = deployment.catalog().get(NAME, fourth)
-    told = open_checkpoint(record.directory, own=True).manifest
-    assert told is not None
-    assert told.keys is None
+    manifest = open_checkpoint(record.directory, own=True).manifest
+    assert manifest is not None
+    assert manifest.keys is None
     check(deployment, deployment.pipeline(NAME), fourth)
     assert register(deployment, deployment.pipeline(NAME), fourth).keys == 2
 

@@ -80,17 +80,20 @@ def test_it_is_the_diff_of_the_dicts(old: Content, new: Content, way: Way, other
         scratch.mkdir()
         made = Diff(before, after, str(scratch), window_bytes)
         assert [state.name for state in made.states] == ["total", "places"]
-        for told, mine, theirs in zip(made.states, old, new, strict=True):
+        for state_diff, mine, theirs in zip(made.states, old, new, strict=True):
             differences = expected(mine, theirs)
-            assert found(made.to_arrow(told.name)) == differences
+            assert found(made.to_arrow(state_diff.name)) == differences
             kinds = [kind for kind, _, _ in differences.values()]
             counts = tuple(map(kinds.count, ("added", "removed", "changed")))
-            assert (told.added, told.removed, told.changed) == counts
-            for entries, content, made_by in ((told.entries_before, mine, way), (told.entries_after, theirs, other)):
-                shared = told.key_groups_skipped > 0 and not made_by.manifest
+            assert (state_diff.added, state_diff.removed, state_diff.changed) == counts
+            for entries, content, made_by in (
+                (state_diff.entries_before, mine, way),
+                (state_diff.entries_after, theirs, other),
+            ):
+                shared = state_diff.key_groups_skipped > 0 and not made_by.manifest
                 assert entries == len(content) or (entries is None and shared)
-            assert told.different is bool(differences)
-            assert told.key_groups_read + told.key_groups_skipped == 16
+            assert state_diff.different is bool(differences)
+            assert state_diff.key_groups_read + state_diff.key_groups_skipped == 16
         assert list(scratch.iterdir()) == []
 
 

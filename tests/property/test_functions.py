@@ -107,12 +107,12 @@ def aggregate(events: list[Event], spec: dict[str, object]) -> object:
 
 
 def groups(events: list[Event], columns: list[str]) -> dict[object, list[Event]]:
-    found: dict[object, list[Event]] = {}
+    grouped: dict[object, list[Event]] = {}
     for event in events:
         key = tuple(event[c] for c in columns)
         if None not in key:
-            found.setdefault(key if len(key) > 1 else key[0], []).append(event)
-    return found
+            grouped.setdefault(key if len(key) > 1 else key[0], []).append(event)
+    return grouped
 
 
 def expected(events: list[Event], state: dict[str, Any]) -> object:

@@ -68,8 +68,8 @@ def streams(draw: st.DrawFn) -> tuple[KeyedStateSchema, KeyGroupRange, States]:
         entry = st.tuples(plain_values(schema.key_type), plain_values(descriptor.namespace_type), values_of(descriptor))
         groups = {}
         for group in sorted(draw(st.sets(st.sampled_from(list(key_groups))))):
-            found = draw(st.lists(entry, max_size=6, unique_by=lambda e: _prefix(schema, descriptor, 0, e)))  # noqa: B023
-            groups[group] = sorted(found, key=lambda e: _sort_key(schema, descriptor, e))
+            entries = draw(st.lists(entry, max_size=6, unique_by=lambda e: _prefix(schema, descriptor, 0, e)))  # noqa: B023
+            groups[group] = sorted(entries, key=lambda e: _sort_key(schema, descriptor, e))
         states.append(groups)
     return schema, key_groups, states
 
@@ -130,11 +130,11 @@ def read_all(
         return data[start:stop]
 
     header = read_header(read_range, handle, max_parallelism)
-    found: dict[int, Pairs] = {}
+    entries: dict[int, Pairs] = {}
     batches = iter_heap(read_range, handle, header, wanted, batch_bytes=batch_bytes)
     for state, rows in batches:
-        found.setdefault(state, []).extend(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
-    return found
+        entries.setdefault(state, []).extend(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
+    return entries
 
 
 def handle_of(key_groups: KeyGroupRange, offsets: tuple[int, ...], data: bytes) -> KeyGroupsStateHandle:
@@ -174,8 +174,8 @@ def test_any_stream_of_the_reference_is_read(
     schema, key_groups, states = stream
     handle = reference_stream(schema, key_groups, states, compressed)
     assert recognised(MemoryReader(), handle) is handle
-    found = read_all(handle, schema.max_parallelism, None, batch_bytes)
-    assert {i: sorted(pairs) for i, pairs in found.items()} == {
+    read_back = read_all(handle, schema.max_parallelism, None, batch_bytes)
+    assert {i: sorted(pairs) for i, pairs in read_back.items()} == {
         i: sorted(pairs) for i, pairs in pairs_by_state(schema, states).items()
     }
     wanted = KeyGroupRange(data.draw(st.integers(0, schema.max_parallelism - 1)), schema.max_parallelism - 1)

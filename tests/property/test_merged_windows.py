@@ -59,13 +59,13 @@ def outcome(
 
 def held(changes: StateChanges) -> dict[int, list[int]]:
     """Return the elements of each window, from a log without entries below it."""
-    found = {}
+    windows = {}
     for rows in (changes.put, changes.appended):
         for key, value in zip(rows.keys.to_list(), rows.values.to_list(), strict=True):
-            found[struct.unpack(">q", key[9:])[0]] = [
+            windows[struct.unpack(">q", key[9:])[0]] = [
                 struct.unpack_from(">q", value, at)[0] for at in range(0, len(value), 9)
             ]
-    return found
+    return windows
 
 
 def entry(window: int) -> bytes:
@@ -88,11 +88,11 @@ def left(
             for part in (rows[number::batches] for number in range(batches))
         ]
         parts += [rest for _, rest in overlay.rest()]
-        found = [pair for part in parts for pair in zip(part.keys.to_list(), part.values.to_list(), strict=True)]
-        assert len({key for key, _ in found}) == len(found)
+        pairs = [pair for part in parts for pair in zip(part.keys.to_list(), part.values.to_list(), strict=True)]
+        assert len({key for key, _ in pairs}) == len(pairs)
     return {
         struct.unpack(">q", key[9:])[0]: [struct.unpack_from(">q", value, at)[0] for at in range(0, len(value), 9)]
-        for key, value in found
+        for key, value in pairs
     }
 
 
@@ -130,10 +130,10 @@ def test_a_value_of_two_counts_once_the_job_has_said_it(
     state: dict[int, int | None] = dict(below)
     for window, op, value in changes:
         if op is Op.MERGE_NS:
-            there = [state.pop(source) for source in value if source in state]
-            there += [state.pop(window)] if window in state else []
-            if there:
-                state[window] = there[0] if len(there) == 1 else None
+            merged = [state.pop(source) for source in value if source in state]
+            merged += [state.pop(window)] if window in state else []
+            if merged:
+                state[window] = merged[0] if len(merged) == 1 else None
         elif op is Op.CLEAR:
             state.pop(window, None)
         else:

@@ -59,10 +59,10 @@ def changes(draw: st.DrawFn) -> tuple[StateDescriptor, StateDescriptor, list[int
     """(stored, wanted, for each wanted field the place of the stored one): of Rows with 1 to 5 fields."""
     types = draw(st.lists(state_types().filter(_may_go), min_size=1, max_size=5))
     old = Row(tuple(Field(f"old{i}", t) for i, t in enumerate(types)))
-    kept = draw(st.lists(st.sampled_from(range(len(types))), unique=True))
-    origin: list[int | None] = [*kept]
-    fields = [Field(f"new{i}" if draw(st.booleans()) else f"old{i}", widened(types[i])) for i in kept]
-    if draw(st.booleans()) or not kept:
+    kept_fields = draw(st.lists(st.sampled_from(range(len(types))), unique=True))
+    origin: list[int | None] = [*kept_fields]
+    fields = [Field(f"new{i}" if draw(st.booleans()) else f"old{i}", widened(types[i])) for i in kept_fields]
+    if draw(st.booleans()) or not kept_fields:
         at = draw(st.integers(0, len(fields)))
         fields.insert(at, Field("added", ADDED))
         origin.insert(at, None)

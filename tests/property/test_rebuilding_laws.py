@@ -63,8 +63,8 @@ def test_proofs_are_right_and_the_head_is_found(steps: list[tuple[str, bool, int
     for step in steps:
         world.step(*step)
     published = world.checkpoints()
-    found = proofs(published)
-    for number, proof in found.items():
+    proved = proofs(published)
+    for number, proof in proved.items():
         if proof is Proof.BUILT_ON:
             assert number in world.registered
         elif proof is Proof.PASSED_OVER:
@@ -79,11 +79,11 @@ def test_what_the_catalog_says_is_not_doubted(steps: list[tuple[str, bool, int]]
     world = World()
     for step in steps:
         world.step(*step)
-    known = [
+    facts = [
         Published(p.checkpoint_id, p.kind, p.epoch, p.generation, p.base, p.checkpoint_id in world.registered)
         for p in world.published.values()
     ]
-    assert set(proofs(known).values()) <= {Proof.CATALOG}
+    assert set(proofs(facts).values()) <= {Proof.CATALOG}
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)

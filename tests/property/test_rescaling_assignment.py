@@ -34,10 +34,10 @@ def test_every_key_group_is_read_once_by_its_new_owner(rescaling: tuple[int, int
 @given(rescalings())
 def test_scaling_there_and_back_gives_the_same_owners(rescaling: tuple[int, int, int]):
     old, new, groups = rescaling
-    there = [(held, i) for i, held in enumerate(subtask_ranges(new, groups))]
-    back = assign(there, old, groups)
+    sources = [(held, i) for i, held in enumerate(subtask_ranges(new, groups))]
+    back = assign(sources, old, groups)
     for owned, parts in zip(subtask_ranges(old, groups), back, strict=True):
-        assert {group for i in parts for group in there[i][0]} >= set(owned)
+        assert {group for i in parts for group in sources[i][0]} >= set(owned)
 
 
 @settings(deadline=None)
@@ -45,6 +45,6 @@ def test_scaling_there_and_back_gives_the_same_owners(rescaling: tuple[int, int,
 def test_subtasks_without_state_are_nobodys_source(rescaling: tuple[int, int, int], data: st.DataObject):
     old, new, groups = rescaling
     ranges = subtask_ranges(old, groups)
-    kept = data.draw(st.sets(st.integers(0, old - 1)))
-    plan = assign([(ranges[i], i) for i in sorted(kept)], new, groups)
-    assert {i for parts in plan for i in parts} == kept
+    with_state = data.draw(st.sets(st.integers(0, old - 1)))
+    plan = assign([(ranges[i], i) for i in sorted(with_state)], new, groups)
+    assert {i for parts in plan for i in parts} == with_state

@@ -75,9 +75,9 @@ def test_what_stays_is_bounded_and_deciding_again_lets_go_of_nothing_more(situat
     records, head, used = situation
     gone = set(subsumed(policy, records, head, used))
     left = [r for r in records if r.checkpoint_id not in gone]
-    kept = [r for r in left if r.state is CheckpointState.COMPLETED and r.kind is SnapshotKind.CHECKPOINT]
+    checkpoints = [r for r in left if r.state is CheckpointState.COMPLETED and r.kind is SnapshotKind.CHECKPOINT]
     if policy.days is None:
-        assert len(kept) <= 2 * policy.count + len(used) + 1
+        assert len(checkpoints) <= 2 * policy.count + len(used) + 1
     assert sum(r.state is CheckpointState.QUARANTINED and r.owner is Owner.SYSTEM for r in left) <= policy.count
     after = [r if r.checkpoint_id not in gone else _deleted(r) for r in records]
     assert subsumed(policy, after, head, used) == ()

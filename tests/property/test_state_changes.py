@@ -88,14 +88,14 @@ def applied(kind: StateKind, base: list[tuple[bytes, bytes]], batches: list[list
         )
     overlay = ChangeLog(schema, {0: changes_of(schema, schema.states[0], log)}).over(KEY_GROUPS)
     half = len(base) // 2
-    found: list[tuple[bytes, bytes]] = []
+    values: list[tuple[bytes, bytes]] = []
     for part in (base[:half], base[half:]):
         rows = StateRows(from_list([key for key, _ in part]), from_list([value for _, value in part]))
         left = overlay.covered(0, rows)
-        found += zip(left.keys.to_list(), left.values.to_list(), strict=True)
+        values += zip(left.keys.to_list(), left.values.to_list(), strict=True)
     for _, rows in overlay.rest():
-        found += zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
-    return sorted(found)
+        values += zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+    return sorted(values)
 
 
 @settings(deadline=None)

@@ -134,9 +134,9 @@ def act(states: TimedStates, model: Model, action: tuple[str, object, object]) -
 
 
 def stored(backend: KeyedStateBackend) -> dict[str, dict[object, object]]:
-    found: dict[str, dict[object, object]] = {}
+    values_read: dict[str, dict[object, object]] = {}
     for descriptor in SCHEMA.states:
-        entries = found.setdefault(descriptor.name, {})
+        entries = values_read.setdefault(descriptor.name, {})
         for rows in backend.scan(descriptor.name):
             decoded = decode_keys(SCHEMA, descriptor, rows.keys)
             keys = decoded.keys.to_pylist()
@@ -144,7 +144,7 @@ def stored(backend: KeyedStateBackend) -> dict[str, dict[object, object]]:
                 keys = list(zip(keys, decoded.user_keys.to_pylist(), strict=True))
             values = decode_values(descriptor, rows.values).to_pylist()
             entries.update(zip(keys, map(with_times, values), strict=True))
-    return found
+    return values_read
 
 
 def with_times(value: object) -> object:

@@ -76,8 +76,8 @@ INTERVALS = st.lists(st.lists(EVENT, max_size=15), min_size=1, max_size=4)
 
 def pipeline(states: dict[str, Any] = STATES, backend: str = "heap") -> Pipeline:
     source = {"path": "{start}-{end}", "columns": COLUMNS}
-    told = {"name": "p", "source": source, "key": "k", "states": states, "backend": backend}
-    return Pipeline.model_validate(told)
+    document = {"name": "p", "source": source, "key": "k", "states": states, "backend": backend}
+    return Pipeline.model_validate(document)
 
 
 def table(events: Iterable[Event]) -> pa.Table:
@@ -111,10 +111,10 @@ def picked(events: list[Event], field: dict[str, Any]) -> object:
 
 
 def grouped(events: list[Event], *names: str) -> dict[Any, list[Event]]:
-    found: dict[Any, list[Event]] = {}
+    groups: dict[Any, list[Event]] = {}
     for event in events:
-        found.setdefault(tuple(event[name] for name in names), []).append(event)
-    return found
+        groups.setdefault(tuple(event[name] for name in names), []).append(event)
+    return groups
 
 
 def expected(name: str, events: list[Event], states: dict[str, Any] = STATES) -> dict[Any, Any]:
@@ -122,11 +122,11 @@ def expected(name: str, events: list[Event], states: dict[str, Any] = STATES) ->
     state = states[name]
     if "fields" in state:
         rows = grouped(events, "k").items()
-        return {k: {f: picked(found, field) for f, field in state["fields"].items()} for (k,), found in rows}
+        return {k: {f: picked(result, field) for f, field in state["fields"].items()} for (k,), result in rows}
     if name == "per_u":
         maps: dict[Any, Any] = {}
-        for (k, u), found in grouped(events, "k", "u").items():
-            if (value := picked(found, state["value"])) is not None:
+        for (k, u), result in grouped(events, "k", "u").items():
+            if (value := picked(result, state["value"])) is not None:
                 maps.setdefault(k, {})[u] = value
         return maps
     if name == "hourly":
@@ -224,8 +224,8 @@ def test_a_changed_file_goes_on_from_what_is_stored(before: list[Event], after: 
             stored = held.get(k) or {"x": None, "row": None}
             now = [event for event in after if event["k"] == k]
             wanted = {name: picked(now, field) for name, field in fields.items()}
-            known = [_as_event(stored["x"], "name")] if stored["x"] and stored["x"]["value"] is not None else []
-            assert run.state("s")[k]["x"] == picked([*known, *now], fields["x"])
+            stored_events = [_as_event(stored["x"], "name")] if stored["x"] and stored["x"]["value"] is not None else []
+            assert run.state("s")[k]["x"] == picked([*stored_events, *now], fields["x"])
             candidates = [row for row in (_widened(stored["row"]), wanted["row"]) if row is not None]
             best = max(candidates, key=_place, default=None)
             assert run.state("s")[k]["row"] == best

@@ -35,14 +35,14 @@ SPECS = {name: (spec["window"] is TUMBLING) for name, spec in STATES.items() if 
 
 def pipeline(**changes: object) -> Pipeline:
     columns = {"k": "string", "u": "string", "n": "long", "t": "instant"}
-    told = {
+    document = {
         "name": "p",
         "source": {"path": "{start}-{end}", "columns": columns},
         "key": "k",
         "states": STATES,
         "backend": "heap",
     }
-    return Pipeline.model_validate(told | changes)
+    return Pipeline.model_validate(document | changes)
 
 
 def table(events: Iterable[Event]) -> pa.Table:
@@ -52,7 +52,8 @@ def table(events: Iterable[Event]) -> pa.Table:
 
 
 class Reference:
-    """One event after the other, one dict a state; a window's contents go when its time has come."""
+    """A slow reference: it applies one event after the other to one dict per state, and removes the content of a window
+    when its time has come."""
 
     def __init__(self) -> None:
         self.contents: dict[str, dict[tuple[str, int, int], list[Event]]] = {name: {} for name in SPECS}
@@ -109,11 +110,11 @@ INTERVALS = st.lists(st.tuples(st.lists(EVENT, max_size=25), st.integers(0, 5)),
 
 def with_ends(intervals: list[tuple[list[Event], int]]) -> list[tuple[list[Event], int]]:
     """Intervals of some hours that follow each other."""
-    end, found = 0, []
+    end, windows = 0, []
     for events, hours in intervals:
         end += hours * HOUR
-        found.append((events, end))
-    return found
+        windows.append((events, end))
+    return windows
 
 
 def same(run: LocalRun | SubtaskRun, reference: Reference) -> None:

@@ -69,13 +69,13 @@ def test_timers(rows: list[tuple[int, int, str, tuple[int, int]]], space: StateT
     parts = zip(rows, texts, space_bytes, strict=True)
     expected = [struct.pack(f">{width}Q", row[0], row[1] + 2**63) + text + tail for row, text, tail in parts]
     assert encoded.to_list() == expected
-    found = decode_keys(schema, descriptor, encoded)
-    assert found.key_groups.tolist() == groups.tolist()
-    assert found.keys.equals(keys)
-    assert found.timestamps is not None
-    assert found.timestamps.equals(moments)
-    assert (found.namespaces is None) == (spaces is None)
-    assert spaces is None or found.namespaces.equals(spaces)
+    decoded = decode_keys(schema, descriptor, encoded)
+    assert decoded.key_groups.tolist() == groups.tolist()
+    assert decoded.keys.equals(keys)
+    assert decoded.timestamps is not None
+    assert decoded.timestamps.equals(moments)
+    assert (decoded.namespaces is None) == (spaces is None)
+    assert spaces is None or decoded.namespaces.equals(spaces)
     order = byte_order(encoded)
     assert [(rows[i][0], rows[i][1]) for i in order] == sorted((row[0], row[1]) for row in rows)
     values = encode_values(descriptor, pa.nulls(len(rows)))
@@ -110,11 +110,11 @@ def test_windowed_state_has_no_lengths_in_its_keys(
     tails = [struct.pack(">q", row[1]) if in_map else b"" for row in rows]
     parts = zip(rows, texts, space_bytes, tails, strict=True)
     assert encoded.to_list() == [bytes([row[0]]) + text + between + tail for row, text, between, tail in parts]
-    found = decode_keys(schema, descriptor, encoded)
-    assert found.keys.equals(keys)
-    assert found.namespaces is not None
-    assert found.namespaces.equals(spaces)
-    assert found.user_keys is None or found.user_keys.equals(users)
+    decoded = decode_keys(schema, descriptor, encoded)
+    assert decoded.keys.equals(keys)
+    assert decoded.namespaces is not None
+    assert decoded.namespaces.equals(spaces)
+    assert decoded.user_keys is None or decoded.user_keys.equals(users)
 
 
 def test_headers_keep_windows_and_timers() -> None:

@@ -9,8 +9,8 @@ def announced_port(lines: IO[str], pattern: re.Pattern[str]) -> int:
     """The first group of the first line in which ``pattern`` is found; what is said afterwards is thrown away, lest
     the server waits for a reader."""
     for line in lines:
-        found = pattern.search(line)
-        if found:
+        match = pattern.search(line)
+        if match:
             threading.Thread(target=lines.read, daemon=True).start()
-            return int(found[1])
+            return int(match[1])
     raise RuntimeError("the server ended before it listened")

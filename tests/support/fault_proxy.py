@@ -79,7 +79,7 @@ class FaultProxy(ThreadingHTTPServer):
 
     def hold(self, fault: Fault, path: str) -> None:
         with self._lock:
-            if not any(known is fault for known in self._faults):
+            if not any(each is fault for each in self._faults):
                 return
             self._held.append(path)
             replaced = self._replaced

@@ -52,26 +52,28 @@ class Row:
 
 def rows(lines: Iterable[str]) -> list[Row]:
     """One for each goal. Figures of one name are added up; only those in the goal's unit count towards it."""
-    found: dict[str, dict[tuple[str, str], list[float]]] = {}
+    figures: dict[str, dict[tuple[str, str], list[float]]] = {}
     for line in map(json.loads, filter(str.strip, lines)):
-        figure = found.setdefault(line["goal"], {}).setdefault((line["what"], line["unit"]), [0, 0])
+        figure = figures.setdefault(line["goal"], {}).setdefault((line["what"], line["unit"]), [0, 0])
         figure[0] += line["tried"]
         figure[1] += line["violations"]
-    return [_row(goal, found.get(goal.name, {})) for goal in GOALS]
+    return [_row(goal, figures.get(goal.name, {})) for goal in GOALS]
 
 
 def _row(goal: Goal, figures: dict[tuple[str, str], list[float]]) -> Row:
-    told = tuple((what, tried, unit, int(broken)) for (what, unit), (tried, broken) in sorted(figures.items()))
-    counted = [tried for _, tried, unit, _ in told if unit == goal.unit]
+    figures_of_goal = tuple(
+        (what, tried, unit, int(broken)) for (what, unit), (tried, broken) in sorted(figures.items())
+    )
+    counted = [tried for _, tried, unit, _ in figures_of_goal if unit == goal.unit]
     measured = max(counted, default=0) if goal.at_most else sum(counted)
-    violations = sum(broken for *_, broken in told)
+    violations = sum(broken for *_, broken in figures_of_goal)
     enough = measured <= goal.least if goal.at_most else measured >= goal.least
-    return Row(goal, measured, violations, told, (enough and not violations) if counted else None)
+    return Row(goal, measured, violations, figures_of_goal, (enough and not violations) if counted else None)
 
 
-def table(found: Sequence[Row]) -> str:
+def table(goal_rows: Sequence[Row]) -> str:
     lines = ["| goal | | promised | measured | violations | reached |", "|---|---|---|---|---|---|"]
-    for row in found:
+    for row in goal_rows:
         goal, bound = row.goal, "at most" if row.goal.at_most else "at least"
         answer = {None: "not measured", True: "yes", False: "no"}[row.reached]
         measured = "" if row.reached is None else f"{_shown(row.measured)} {goal.unit}"
@@ -80,7 +82,7 @@ def table(found: Sequence[Row]) -> str:
         lines.append(f"| {goal.name} | {goal.says} | {promised} | {measured} | {violations} | {answer} |")
     lines += [
         f"{row.goal.name}: {what}: {_shown(tried)} {unit}, {broken} violations"
-        for row in found
+        for row in goal_rows
         for what, tried, unit, broken in row.figures
     ]
     return "\n".join(lines)
@@ -95,10 +97,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(arguments)
-    found = rows(asked.file.read_text(encoding="utf-8").splitlines() if asked.file.exists() else [])
-    as_json: list[dict[str, Any]] = [asdict(row) for row in found]
-    print(json.dumps(as_json, indent=1) if asked.json else table(found))
-    return int(any(row.reached is False for row in found))
+    read_rows = rows(asked.file.read_text(encoding="utf-8").splitlines() if asked.file.exists() else [])
+    as_json: list[dict[str, Any]] = [asdict(row) for row in read_rows]
+    print(json.dumps(as_json, indent=1) if asked.json else table(read_rows))
+    return int(any(row.reached is False for row in read_rows))
 
 
 if __name__ == "__main__":

@@ -63,10 +63,10 @@ def restart_at_once(directory: str) -> None:
     _run(Path(running).parent, command, directory, _system_user())
 
 
-def _start_first(found: list[Path], directory: str, user: pwd.struct_passwd | None, listen: Listen | None) -> Path:
+def _start_first(candidates: list[Path], directory: str, user: pwd.struct_passwd | None, listen: Listen | None) -> Path:
     """Start a cluster with the first binaries that can, and return these."""
-    reasons = [] if found else ["no binaries: neither pgserver nor initdb is installed"]
-    for binaries in found:
+    reasons = [] if candidates else ["no binaries: neither pgserver nor initdb is installed"]
+    for binaries in candidates:
         try:
             _start(binaries, directory, user, listen)
         except (OSError, subprocess.SubprocessError) as error:
@@ -117,20 +117,20 @@ def _system_user() -> pwd.struct_passwd | None:
     """None: as whoever runs the tests."""
     if os.geteuid() != 0:
         return None
-    known = {entry.pw_name: entry for entry in pwd.getpwall()}
-    found = [known[name] for name in UNPRIVILEGED if name in known]
-    if not found:
+    users = {entry.pw_name: entry for entry in pwd.getpwall()}
+    candidates = [users[name] for name in UNPRIVILEGED if name in users]
+    if not candidates:
         raise NoServer(f"PostgreSQL refuses to run as root, and there is none of the users {', '.join(UNPRIVILEGED)}")
-    return found[0]
+    return candidates[0]
 
 
 def _binaries() -> list[Path]:
     """Directories with initdb, best first. pgserver is looked up, not imported: its own way to
     start a server as root adds a user and opens directories up to the file system's root."""
-    found = []
+    directories = []
     package = importlib.util.find_spec("pgserver")
     if package and package.origin:
-        found.append(Path(package.origin).parent / "pginstall" / "bin")
-    found += sorted((path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")), reverse=True)
+        directories.append(Path(package.origin).parent / "pginstall" / "bin")
+    directories += sorted((path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")), reverse=True)
     on_path = shutil.which("initdb")
-    return found + ([Path(on_path).resolve().parent] if on_path else [])
+    return directories + ([Path(on_path).resolve().parent] if on_path else [])

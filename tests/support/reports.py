@@ -73,20 +73,24 @@ def _sample(words: Sequence[str]) -> StateSample:
 
 
 def _expectations(words: Sequence[str]) -> list[UserExpectation]:
-    found = []
+    expectations = []
     for n, word in enumerate(words):
         asked = {"column": f"column {word}", "value_set": [f"none of {w}" for w in words]}
-        found.append(_expectation(_state(words[n % 2]), "ExpectColumnValuesToBeInSet", f"in set {n} {word}", asked))
+        expectations.append(
+            _expectation(_state(words[n % 2]), "ExpectColumnValuesToBeInSet", f"in set {n} {word}", asked)
+        )
     for n, word in enumerate((words[0], words[-1])):
         asked = {"column": f"column {word}", "regex": f"^not{n}$|{_quoted(word)}{{9}}not$"}
-        found.append(_expectation(_state(words[n]), "ExpectColumnValuesToMatchRegex", f"matches {n} {word}", asked))
+        expectations.append(
+            _expectation(_state(words[n]), "ExpectColumnValuesToMatchRegex", f"matches {n} {word}", asked)
+        )
         missing = {"column": f"no {n} column {word}", "min_value": 1}
-        found.append(_expectation(_state(words[n]), "ExpectColumnMeanToBeBetween", f"mean {n} {word}", missing))
-    return found
+        expectations.append(_expectation(_state(words[n]), "ExpectColumnMeanToBeBetween", f"mean {n} {word}", missing))
+    return expectations
 
 
-def _expectation(state: str, name: str, said: str, parameters: dict[str, object]) -> UserExpectation:
-    return UserExpectation(state, name, said, parameters, Severity.WARN, needs_all_rows=False)
+def _expectation(state: str, name: str, text: str, parameters: dict[str, object]) -> UserExpectation:
+    return UserExpectation(state, name, text, parameters, Severity.WARN, needs_all_rows=False)
 
 
 def _quoted(word: str) -> str:

@@ -37,7 +37,8 @@ def long_columns(entries: int) -> pa.Table:
 
 
 def store_longs(root: Path, entries: int, parallelism: int = 2) -> Path:
-    """The directory of a canonical savepoint of :func:`long_columns`, one file a subtask, without a manifest."""
+    """Write a canonical savepoint of :func:`long_columns`, one file per subtask, without a manifest; return its
+    directory."""
     storage = FileSystemCheckpointStorage(str(root), PipelineName(UID), 0)
     reference = storage.initialize_location(CheckpointId(1))
     columns = long_columns(entries)

@@ -80,11 +80,11 @@ def expected(days: int) -> States:
         amounts.setdefault(shop, []).append(row["amount"])
         per_item[shop, item] = per_item.get((shop, item), 0) + 1
     return {
-        "best": {shop: max(found) for shop, found in amounts.items()},
-        "total": {shop: {"sold": len(found), "sum": sum(found)} for shop, found in amounts.items()},
-        "latest": {shop: {"amount": max(found)} for shop, found in amounts.items()},
+        "best": {shop: max(states) for shop, states in amounts.items()},
+        "total": {shop: {"sold": len(states), "sum": sum(states)} for shop, states in amounts.items()},
+        "latest": {shop: {"amount": max(states)} for shop, states in amounts.items()},
         "per_item": dict(per_item),
-        "amounts": {shop: sorted(found) for shop, found in amounts.items()},
+        "amounts": {shop: sorted(states) for shop, states in amounts.items()},
     }
 
 
@@ -128,13 +128,13 @@ class Tours:
 
     def states(self, opened: Checkpoint) -> States:
         """Return the stored states in the form of :func:`expected`. No key may appear twice."""
-        found: States = {descriptor.name: {} for descriptor in opened.schema().states}
+        states_read: States = {descriptor.name: {} for descriptor in opened.schema().states}
         for state, table in opened.tables(scratch=self.deployment.work_directory):
             for row in table.to_pylist():
                 key = _key(row)
-                assert key not in found[state], f"{state}: {key} comes twice"
-                found[state][key] = _value(row["value"])
-        return found
+                assert key not in states_read[state], f"{state}: {key} comes twice"
+                states_read[state][key] = _value(row["value"])
+        return states_read
 
     def opened(self, checkpoint_id: int, name: str = "tours") -> Checkpoint:
         return resolve(self.deployment, f"{name}/{checkpoint_id}")

@@ -85,13 +85,13 @@ def owned(pipeline: Pipeline, plan: SnapshotPlan, events: pa.Table) -> list[npt.
 
 def descriptors() -> list[str]:
     """Return the target of each open file descriptor of this process."""
-    found = []
+    targets = []
     for number in os.listdir("/proc/self/fd"):
         try:
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
+            targets.append(os.readlink(f"/proc/self/fd/{number}"))
         except FileNotFoundError:
             continue
-    return found
+    return targets
 
 
 def own_threads(kind: str = "", patience_s: float = 10.0) -> list[str]:

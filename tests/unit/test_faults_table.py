@@ -10,10 +10,12 @@ def line(goal: str, what: str, tried: float, violations: int = 0, unit: str = "r
 
 
 def test_figures_of_one_name_are_added_up() -> None:
-    found = {row.goal.name: row for row in rows([line("G1", "killed", 600), line("G1", "killed", 400), ""])}
-    assert found["G1"].figures == (("killed", 1000, "runs", 0),)
-    assert found["G1"].reached is True
-    assert [name for name, row in found.items() if row.reached is None] == [g.name for g in GOALS if g.name != "G1"]
+    rows_by_goal = {row.goal.name: row for row in rows([line("G1", "killed", 600), line("G1", "killed", 400), ""])}
+    assert rows_by_goal["G1"].figures == (("killed", 1000, "runs", 0),)
+    assert rows_by_goal["G1"].reached is True
+    assert [name for name, row in rows_by_goal.items() if row.reached is None] == [
+        g.name for g in GOALS if g.name != "G1"
+    ]
 
 
 def test_too_few_runs_and_violations_are_not_enough() -> None:

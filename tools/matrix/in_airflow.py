@@ -37,8 +37,8 @@ def plugins() -> tuple[list[Any], dict[str, str]]:
     """Return Airflow's plugins, and the errors of those that do not load. Airflow 3.1 keeps them in variables."""
     manager: Any = plugins_manager
     if hasattr(manager, "_get_plugins"):
-        found, errors = manager._get_plugins()
-        return list(found), dict(errors)
+        result, errors = manager._get_plugins()
+        return list(result), dict(errors)
     manager.ensure_plugins_loaded()
     return list(manager.plugins), dict(manager.import_errors)
 
@@ -46,13 +46,13 @@ def plugins() -> tuple[list[Any], dict[str, str]]:
 def main(folder: str, results: str) -> None:
     """Write what this Airflow lists, and how the runs ended."""
     bag = dag_bag(folder)
-    found, plugin_errors = plugins()
+    result, plugin_errors = plugins()
     manager: Any = ProvidersManager
     hook = manager().hooks["statelib"]
     seen: dict[str, Any] = {
         "files": [module.__file__ for module in (statelib, statelib_airflow, statelib_jobs)],
         "errors": bag.import_errors,
-        "plugins": [plugin.name for plugin in found],
+        "plugins": [plugin.name for plugin in result],
         "plugin_errors": plugin_errors,
         "hook": [hook.connection_type, hook.hook_class_name, hook.package_name],
         "states": {},

@@ -33,9 +33,11 @@ def page() -> str:
     # Any: Typer carries its own parser, whose classes are private.
     root: Any = typer.main.get_command(app)
     parts = [NOTICE.format(source="statelib/cli"), INTRODUCTION + ", ".join(map(code, ERROR.keys)) + ".\n"]
-    found = list(commands(root, ()))
-    parts += [table(("command", "what it does"), [(_link(words), _summary(command)) for words, command in found])]
-    parts += [_section(words, command) for words, command in found]
+    command_list = list(commands(root, ()))
+    parts += [
+        table(("command", "what it does"), [(_link(words), _summary(command)) for words, command in command_list])
+    ]
+    parts += [_section(words, command) for words, command in command_list]
     return "\n".join(parts)
 
 

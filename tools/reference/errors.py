@@ -42,12 +42,12 @@ class Kind:
 
 def page() -> str:
     """Return the text of the page."""
-    found = kinds()
+    kind_list = kinds()
     parts = [NOTICE.format(source="the code that raises them"), INTRODUCTION]
     for name, reaction in CLASSES.items():
         rows = [
             (code(k.name), _words(k.message) + (f" *Hint:* {_words(k.hint)}" if k.hint else ""), ", ".join(k.rooms))
-            for k in found
+            for k in kind_list
             if k.error == name
         ]
         parts += [f"## {name}\n", f"{reaction}\n", table(("kind", "message", "raised in"), rows)]

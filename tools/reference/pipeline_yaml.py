@@ -18,10 +18,10 @@ A whole file is in the [tutorial](../tutorial.md); the demo's are in `dags/pipel
 
 def page() -> str:
     """Return the text of the page."""
-    found = list(keys())
-    sections = [INTRODUCTION, "## Top level\n", _table([key for key in found if "." not in key.path])]
-    for name in dict.fromkeys(key.path.split(".")[0] for key in found if "." in key.path):
-        below = [key for key in found if key.path.startswith(f"{name}.")]
+    key_list = list(keys())
+    sections = [INTRODUCTION, "## Top level\n", _table([key for key in key_list if "." not in key.path])]
+    for name in dict.fromkeys(key.path.split(".")[0] for key in key_list if "." in key.path):
+        below = [key for key in key_list if key.path.startswith(f"{name}.")]
         sections += [f"## {name}\n", _table(below)]
     return NOTICE.format(source="statelib/definition") + "\n".join(sections)
 

@@ -100,14 +100,14 @@ def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]
     columns = Columns(root, max(int(ENTRIES * scale), 10_000))
     writes = (columns.write_canonical, columns.write_parquet, columns.write_entries, columns.write_reference)
     reads = (columns.read_canonical, columns.read_parquet, columns.read_entries, columns.read_reference)
-    found: list[Ratio] = []
+    results: list[Ratio] = []
     if "canonical-write" in rows:
-        found += _ratios("canonical-write", "columns to canonical file", writes, runs, columns)
+        results += _ratios("canonical-write", "columns to canonical file", writes, runs, columns)
     if "canonical-read" in rows:
         for write in writes:
             write(0)
-        found += _ratios("canonical-read", "canonical file to columns", reads, runs, columns)
-    return found
+        results += _ratios("canonical-read", "canonical file to columns", reads, runs, columns)
+    return results
 
 
 def _ratios(row: str, what: str, turns: Sequence[Callable[[int], None]], runs: int, columns: Columns) -> list[Ratio]:
@@ -143,7 +143,7 @@ def _serialized(table: pa.Table) -> StateRows:
 
 def _by_group(rows: StateRows) -> list[list[reference_canonical.Entry]]:
     groups: list[list[reference_canonical.Entry]] = [[] for _ in GROUPS]
-    found = key_groups_of(rows.keys, 1).tolist()
-    for group, key, value in zip(found, rows.keys.to_list(), rows.values.to_list(), strict=True):
+    groups_of_rows = key_groups_of(rows.keys, 1).tolist()
+    for group, key, value in zip(groups_of_rows, rows.keys.to_list(), rows.values.to_list(), strict=True):
         groups[group].append((key, value))
     return [group for group in groups if group]

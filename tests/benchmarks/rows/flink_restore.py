@@ -101,6 +101,6 @@ def _measured(scan: Scan, what: str, runs: int) -> list[Ratio]:
     against = f"Flink {VERSION}'s restore of it, hashmap, p{PARALLELISM}"
     units: tuple[tuple[Unit, dict[str, tuple[float, ...]]], ...] = (("cpu s", cpu), ("wall s", wall))
     return [
-        Ratio(ROWS[0], what, against, "none", unit, found["statelib"], found["flink"], note=note)
-        for unit, found in units
+        Ratio(ROWS[0], what, against, "none", unit, seconds_of["statelib"], seconds_of["flink"], note=note)
+        for unit, seconds_of in units
     ]

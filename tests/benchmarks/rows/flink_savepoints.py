@@ -131,9 +131,9 @@ class Sides:
         backend.close()
         return seconds
 
-    def _check(self, found: object, who: str) -> None:
-        if found != self.entries:
-            raise RuntimeError(f"{who} restored {found} entries, expected {self.entries}")
+    def _check(self, values: object, who: str) -> None:
+        if values != self.entries:
+            raise RuntimeError(f"{who} restored {values} entries, expected {self.entries}")
 
 
 def _restore_subtask(path: str, subtask: int, directory: str) -> int:

@@ -1,4 +1,4 @@
-"""Row P17: the same number of events onto a state of 25 times as many keys (2 M and 50 M at full scale), RocksDB with
+"""Row P17: the same number of events onto state with 25 times as many keys (2 M and 50 M at full scale), RocksDB with
 incremental checkpoints and local recovery. Processor seconds of the subtasks in this process, restore and snapshot
 included. Before each turn the copies on the host are read, so that neither side waits for the disk."""
 

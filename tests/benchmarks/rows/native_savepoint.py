@@ -130,7 +130,7 @@ class Savepoints:
         files = opened.manifest.files
         self.files, self.size_bytes = len(files), sum(file.size_bytes for file in files)
         self.entries = sum(statistics.total_entries for statistics in opened.manifest.statistics)
-        stored = {known.stream.xxh3 for each in self._plan.previous for known in each.stored.values()}
+        stored = {stored_file.stream.xxh3 for each in self._plan.previous for stored_file in each.stored.values()}
         read = sum(report.restored.size_bytes for report in self._reports if report.restored)
         written = sum(report.uploaded_bytes for report in self._reports)
         copied = sum(file.size_bytes for file in files if file.xxh3 in stored)

@@ -85,8 +85,8 @@ class NoHash:
 def unverified() -> ExitStack:
     """Return a context in which nothing is verified. Snapshots that were written in it can only be read in it."""
 
-    def same(_uploads: object, _path: str, known: Any) -> Any:
-        return known
+    def same(_uploads: object, _path: str, expected: Any) -> Any:
+        return expected
 
     def none(_data: object, _value: int = 0) -> int:
         return 0

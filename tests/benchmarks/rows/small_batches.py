@@ -36,11 +36,11 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
         written: dict[str, list[float]] = {name: [] for name in sides}
         contenders = {n: _with_bytes(side.contender(), written[n], where) for n, (side, where) in sides.items()}
         cpu = take_turns(contenders, runs, WARMUPS)
-        found: dict[str, Totals] = {name: side.totals() for name, (side, _) in sides.items()}
+        totals_of: dict[str, Totals] = {name: side.totals() for name, (side, _) in sides.items()}
     finally:
         spark.stop()
     right = expected([batch_directory(root, number) for number in range(WARMUPS + runs)])
-    note = verdict(found, right) or f"{int(keys * TOUCHED):,} events onto {right[0]:,} keys"
+    note = verdict(totals_of, right) or f"{int(keys * TOUCHED):,} events onto {right[0]:,} keys"
     counted = {name: tuple(values[-runs:]) for name, values in written.items()}
     return _ratios(cpu, counted, max(int(keys * TOUCHED), 10), note)
 
@@ -90,7 +90,7 @@ def _ratios(
     cpu: dict[str, tuple[float, ...]], written: dict[str, tuple[float, ...]], events: int, note: str
 ) -> list[Ratio]:
     changed = tuple(events * ROW_BYTES / 1e6 for _ in written["heap changelog"])
-    found = [
+    ratios = [
         Ratio(
             "P4",
             name,
@@ -105,9 +105,9 @@ def _ratios(
         for theirs in cpu
         if theirs not in OURS
     ]
-    found += [Ratio("P4", name, "the changed rows", "≤ 1.2", "MB", written[name], changed, note=note) for name in OURS]
+    ratios += [Ratio("P4", name, "the changed rows", "≤ 1.2", "MB", written[name], changed, note=note) for name in OURS]
     best = min(OURS, key=lambda name: median(written[name]))
-    return found + [
+    return ratios + [
         Ratio(
             "P5",
             best,

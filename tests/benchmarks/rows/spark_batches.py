@@ -56,13 +56,13 @@ def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]
         peaks: dict[str, list[float]] = {name: [] for name in needed}
         contenders = {n: _with_peaks(c, peaks[n], n) for n, c in all_contenders.items() if n in needed}
         figures = take_turns(contenders, runs, WARMUPS)
-        found = {name: pipeline.totals() for name, pipeline in stateful.items()}
+        totals_of = {name: pipeline.totals() for name, pipeline in stateful.items()}
         if "streaming" in needed:
-            found["streaming"] = streaming.totals()
+            totals_of["streaming"] = streaming.totals()
     finally:
         spark.stop()
     right = expected([batch_directory(root, number) for number in range(WARMUPS + runs)])
-    note = verdict(found, right) or f"{events:,} events onto {right[0]:,} keys"
+    note = verdict(totals_of, right) or f"{events:,} events onto {right[0]:,} keys"
     return [_ratio(row, figures, peaks, runs, note) for row in rows]
 
 

@@ -52,8 +52,8 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
     note = f"INVALID, wrong sums: {wrong}" if wrong else f"{rate:.2f} M entries/s, local[2]"
     what, against = f"savepoint of {entries:,} entries, format statelib", "Parquet, the same rows"
     return [
-        Ratio("P15", what, against, "≤ 3", unit, found["statelib"], found["parquet"], note=note)
-        for unit, found in figures.items()
+        Ratio("P15", what, against, "≤ 3", unit, result["statelib"], result["parquet"], note=note)
+        for unit, result in figures.items()
     ]
 
 

@@ -34,11 +34,11 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
         ours, theirs = Stateful(spark, deployment, pipeline), ByKey(spark, sample)
         figures = take_turns({"ours": ours.contender(), "theirs": Contender(theirs.run, theirs.offer)}, runs, WARMUPS)
         held = pl.DataFrame(ours.opened().to_arrow("activity").select(["key", "value"])).unnest("value")
-        found = held.select(pl.len(), pl.col("events").sum(), pl.col("amount").sum()).row(0), theirs.totals
+        totals = held.select(pl.len(), pl.col("events").sum(), pl.col("amount").sum()).row(0), theirs.totals
     finally:
         spark.stop()
     right = tuple(_right(where, WARMUPS + runs) for where in (root, sample))
-    note = f"{events:,} events" if found == right else f"INVALID, expected {right}, found {found}"
+    note = f"{events:,} events" if totals == right else f"INVALID, expected {right}, found {totals}"
     what, against = "user function on Arrow batches, heap", f"transformWithStateInPandas, 1/{SAMPLE} of the events"
     return [Ratio("P6", what, against, "≤ 1/10", "cpu s", figures["ours"], figures["theirs"], SAMPLE, note)]
 

@@ -52,11 +52,11 @@ def _restores(root: Path, storage: str, local: str, keys: int, runs: int) -> tup
         work_directory=made.work_directory,
     )
     subtasks = Subtasks(deployment, new_pipeline(root, "rocksdb", "full", settings=f"local_recovery: {local}"))
-    found = []
+    restore_seconds = []
     for number in range(runs + 2):
         subtasks.prepare(number, pq.read_table(batch_directory(root, number)))
         reports = subtasks.apply()
-        found.append(sum(report.restored.restore_ms for report in reports if report.restored) / 1000)
+        restore_seconds.append(sum(report.restored.restore_ms for report in reports if report.restored) / 1000)
         subtasks.finish()
     entries = sum(statistics.total_entries for report in subtasks.reports for statistics in report.statistics)
-    return found[2:], entries
+    return restore_seconds[2:], entries

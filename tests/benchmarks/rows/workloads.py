@@ -1,6 +1,6 @@
 """Rows W: other shapes of workload, by the heap and the RocksDB pipeline and by Structured Streaming's store.
 
-``strings``: text as key; ``map``: a map of up to 100 texts a key, 20 keys for each 1,000 events; ``skewed``: half of
+``strings``: text as key; ``map``: a map of up to 100 texts per key, 20 keys for each 1,000 events; ``skewed``: half of
 the events on one key in 60; ``p1`` and ``p4``: other parallelisms of ours (streaming keeps its two); ``moved``: ours
 does not read the source by its subtasks; ``many``: 100 pipelines of 10 k keys, one after the other, beside one of 1 M
 keys. Numbers of keys and sums are compared."""
@@ -76,10 +76,10 @@ def _row(spark: SparkSession, row: str, root: Path, runs: int, scale: float) -> 
     streaming = Grouped(spark, root, load.by)
     contenders = {name: side.contender() for name, side in ours.items()}
     figures = take_turns(contenders | {"streaming": Contender(streaming.run, streaming.offer)}, runs, WARMUPS)
-    found = {name: _sums(side.opened().to_arrow("activity", str(root / "scratch"))) for name, side in ours.items()}
-    found["streaming"] = streaming.sums()
+    sums_of = {name: _sums(side.opened().to_arrow("activity", str(root / "scratch"))) for name, side in ours.items()}
+    sums_of["streaming"] = streaming.sums()
     right = _right(root, WARMUPS + runs, load.by)
-    wrong = {name: sums for name, sums in found.items() if sums != right}
+    wrong = {name: sums for name, sums in sums_of.items() if sums != right}
     note = f"INVALID, expected {right}, found {wrong}" if wrong else f"{events:,} events, {right[0]:,} entries"
     return [
         Ratio(row, f"{load.what}, {name}", "Structured Streaming", "none", "cpu s", figures[name],

@@ -70,6 +70,6 @@ def test_known_statistics_follow_writes_of_every_kind_of_state() -> None:
     put(backend, "visits", ["a", "k2", "k3"], [[1, 2], [], [7]])
     put(backend, "per_place", ["a", "k1"], [1, None], ["ATL", "ATL"])
     followed = backend.statistics()
-    for found, descriptor in zip(followed, schema.states, strict=True):
+    for result, descriptor in zip(followed, schema.states, strict=True):
         assert all(len(rows) for rows in backend.scan(descriptor.name))
-        assert found.same_content(backend.statistics()[schema.states.index(descriptor)])
+        assert result.same_content(backend.statistics()[schema.states.index(descriptor)])

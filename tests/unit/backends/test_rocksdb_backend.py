@@ -79,11 +79,11 @@ def test_a_native_checkpoint_can_be_read_after_the_backend_moved_on(
     before = entries(backend, "means")
     checkpoint = backend.checkpoint(ONE)
     put(backend, "means", ["key-1", "new"], [None, 1.0])
-    found = {}
+    results = {}
     for state, rows in scan_stored(str(checkpoint.directory), STATES, KeyGroupRange(0, 127), 128):
         if STATES[state] == "means":
-            found |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
-    assert found == before
+            results |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+    assert results == before
     checkpoint.release()
     backend.close()
     assert list(tmp_path.iterdir()) == []
@@ -93,13 +93,13 @@ def test_a_scan_finds_what_lookups_find(backend: RocksDBKeyedStateBackend, monke
     held = sorted(entries(backend, "means"))
     keys = [key + suffix for key in held[::3] for suffix in (b"", b"\0")][::-1]
     monkeypatch.setattr("statelib.backends.rocksdb.scan.SCAN_ROWS", 7)
-    found = {}
+    results = {}
     for per_key in (0, 1000):
         monkeypatch.setattr("statelib.backends.rocksdb.backend.SCANNED_PER_KEY", per_key)
         values = backend.read("means", from_list(keys))
-        found[per_key] = (values.present.to_pylist(), values.values.to_pylist())
-    assert found[0] == found[1000]
-    assert found[0][0] == [key in held for key in keys]
+        results[per_key] = (values.present.to_pylist(), values.values.to_pylist())
+    assert results[0] == results[1000]
+    assert results[0][0] == [key in held for key in keys]
     backend.close()
 
 

@@ -102,9 +102,9 @@ def compared(db: Rdict, directory: Path, first: bytes = b"", stop: bytes | None 
     family = db.get_column_family("a")
     tables = tables_of(db, family, "a", str(directory))
     assert tables is not None
-    found = entries(TableScan(tables, first=first, stop=stop))
-    assert found == entries(RocksDBScan(family, str(directory), first=first, stop=stop))
-    return found
+    stored_entries = entries(TableScan(tables, first=first, stop=stop))
+    assert stored_entries == entries(RocksDBScan(family, str(directory), first=first, stop=stop))
+    return stored_entries
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -212,21 +212,21 @@ def opened(data: bytes) -> Table | None:
 def outcome(data: bytes) -> Entries | str:
     """Return the entries of a table, or the error that refuses it, or ``left`` if it is left to RocksDB."""
     try:
-        found = opened(data)
-        return "left" if found is None or not found.readable else entries(TableScan([(b"", b"\xff", found)]))
+        snapshot = opened(data)
+        return "left" if snapshot is None or not snapshot.readable else entries(TableScan([(b"", b"\xff", snapshot)]))
     except CorruptStateError as error:
         return f"{error.kind}: {error}"
 
 
 def test_every_flipped_bit_is_found(table: bytes) -> None:
     """All but those of filters, which are not read, and those that make it a table for RocksDB to read."""
-    whole, found = outcome(table), opened(table)
+    whole, result = outcome(table), opened(table)
     assert len(whole) > 20
-    assert found is not None
+    assert result is not None
     flipped = [table[:at] + bytes([table[at] ^ 1 << at % 8]) + table[at + 1 :] for at in range(len(table))]
     outcomes = [outcome(data) for data in flipped]
     refused = [o.startswith("corrupt-rocksdb: RocksDB's table") if isinstance(o, str) else False for o in outcomes]
-    last = list(found.blocks())[-1]
+    last = list(result.blocks())[-1]
     assert all(refused[: last.offset + last.length + 5]), "where the entries lie"
     assert all(o in ("left", whole) or r for o, r in zip(outcomes, refused, strict=True))
     assert outcomes.count("left") <= 13, "magic, version and kind of checksum"
@@ -234,6 +234,6 @@ def test_every_flipped_bit_is_found(table: bytes) -> None:
 
 def test_every_truncation_is_found(table: bytes) -> None:
     for length in range(len(table)):
-        found = outcome(table[:length])
-        assert isinstance(found, str)
-        assert found == "left" or found.startswith("corrupt-rocksdb")
+        result = outcome(table[:length])
+        assert isinstance(result, str)
+        assert result == "left" or result.startswith("corrupt-rocksdb")

@@ -167,22 +167,22 @@ def test_keys_are_those_of_a_dict_of_sets(
             else RocksDBKeyedStateBackend(schema, whole, str(tmp_path / str(next(numbers))), "test")
         )
         model: Entries = {name: set() for name in names}
-        known, empty = no_keys(whole), True
+        recorded, empty = no_keys(whole), True
         for steps in (first, second):
             written = WrittenKeys(backend, empty=empty)
             for state, entries, remove in steps:
                 if state in names:
                     change(written, state, entries, remove=remove)
                     after(model, state, entries, remove=remove)
-            found = written.keys_after(known)
-            assert found is not None
-            assert found.total == len({key for entries in model.values() for key, _ in entries})
+            result = written.keys_after(recorded)
+            assert result is not None
+            assert result.total == len({key for entries in model.values() for key, _ in entries})
             counter = KeyCounter(schema)
             for index, name in enumerate(names):
                 for rows in backend.scan(name):
                     counter.add(index, rows)
-            assert counter.counts().keys.tolist() == found.keys.tolist()
-            known, empty = found, False
+            assert counter.counts().keys.tolist() == result.keys.tolist()
+            recorded, empty = result, False
         backend.close()
 
     hold()

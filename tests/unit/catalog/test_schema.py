@@ -79,10 +79,10 @@ def test_sqlite_waits_syncs_and_keeps_its_references(tmp_path: Path):
 
     url, _ = made(tmp_path)
     with transaction(open_engine(url)) as connection:
-        found = [
+        results = [
             connection.execute(text(f"PRAGMA {p}")).scalar() for p in ("busy_timeout", "synchronous", "foreign_keys")
         ]
-    assert found == [30_000, 3, 1]
+    assert results == [30_000, 3, 1]
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ PRINTING = ("print", "typer.echo", "typer.secho", "Console", "rich.print", "sys.
 def test_commands_print_through_the_presenter_only() -> None:
     """The blocks are printed in one file; ``export`` writes its lines itself."""
     rooms = Path(statelib.cli.__file__).parent
-    found = []
+    results = []
     for file in rooms.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
@@ -135,5 +135,5 @@ def test_commands_print_through_the_presenter_only() -> None:
                 "sys.stdout.write",
                 "sys.stderr.write",
             ):
-                found.append((file.name, called))
-    assert sorted(found) == [("blocks.py", "sys.stdout.write"), ("inspecting.py", "sys.stdout.write")]
+                results.append((file.name, called))
+    assert sorted(results) == [("blocks.py", "sys.stdout.write"), ("inspecting.py", "sys.stdout.write")]

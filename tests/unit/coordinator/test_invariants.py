@@ -69,4 +69,4 @@ def test_a_good_history_has_no_violations():
     ],
 )
 def test_each_violation_is_found(head: PipelineHead, records: list[CheckpointRecord], words: str):
-    assert any(words in found for found in history_violations(head, records))
+    assert any(words in each for each in history_violations(head, records))

@@ -15,8 +15,14 @@ def old(*subtasks: dict[str, tuple[int, int]] | None) -> list[OperatorStreamStat
     """Handles by subtask from name to (mode, number of elements)."""
     handles: list[OperatorStreamStateHandle | None] = []
     for i, states in enumerate(subtasks):
-        told = tuple((name, mode, tuple(range(100, 100 + count))) for name, (mode, count) in (states or {}).items())
-        handles.append(None if states is None else OperatorStreamStateHandle(told, ByteStreamStateHandle(str(i), b"")))
+        states_with_offsets = tuple(
+            (name, mode, tuple(range(100, 100 + count))) for name, (mode, count) in (states or {}).items()
+        )
+        handles.append(
+            None
+            if states is None
+            else OperatorStreamStateHandle(states_with_offsets, ByteStreamStateHandle(str(i), b""))
+        )
     return handles
 
 

@@ -30,8 +30,8 @@ KNOWN = CatalogRecords(
 
 
 def verdict(path: str, age_ms: int = 0, grace_ms: int = 100) -> Verdict:
-    (found,) = classify([Listed(f"{ROOT}/{path}", 1, 1_000_000 - age_ms)], KNOWN, 1_000_000, grace_ms)
-    return found.verdict
+    (result,) = classify([Listed(f"{ROOT}/{path}", 1, 1_000_000 - age_ms)], KNOWN, 1_000_000, grace_ms)
+    return result.verdict
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ def report(subtask: int, task: int, shared: tuple[str, ...] = ()) -> SubtaskRepo
 
 
 def pending(*reports: SubtaskReport) -> PendingCheckpoint:
-    found = PendingCheckpoint(PARALLELISM, GROUPS)
+    result = PendingCheckpoint(PARALLELISM, GROUPS)
     for each in reports:
-        found, answer = found.acknowledge(each)
+        result, answer = result.acknowledge(each)
         assert answer.result is AcknowledgeResult.SUCCESS
-    return found
+    return result
 
 
 def names(files: tuple[FileRecord, ...]) -> list[str]:
@@ -88,7 +88,7 @@ def test_an_attempt_without_a_name_discards_nothing():
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_histories_keep_the_laws(seed: int):
-    """Whatever arrives in whatever order: one report a subtask, the first; nothing that is needed is discarded."""
+    """Whatever arrives, in any order, the first report of each subtask is accepted, and no needed file is discarded."""
     chance = random.Random(seed)
     state = PendingCheckpoint(PARALLELISM, GROUPS)
     accepted: dict[int, SubtaskReport] = {}
@@ -99,12 +99,12 @@ def test_random_histories_keep_the_laws(seed: int):
             case 0 | 1:
                 state = _try_to_complete(state)
             case _:
-                told = report(chance.randrange(-1, PARALLELISM + 1), chance.randrange(6), (OLD,))
-                state, answer = state.acknowledge(told)
+                arriving = report(chance.randrange(-1, PARALLELISM + 1), chance.randrange(6), (OLD,))
+                state, answer = state.acknowledge(arriving)
                 discarded |= {file.path for file in answer.discard}
                 if answer.result is AcknowledgeResult.SUCCESS:
-                    assert told.subtask not in accepted
-                    accepted[told.subtask] = told
+                    assert arriving.subtask not in accepted
+                    accepted[arriving.subtask] = arriving
                 else:
                     assert state is before
         assert not before.completed or state is before, "what has ended stays as it is"

@@ -34,16 +34,16 @@ def test_the_status_follows_from_what_is_recorded(
 ):
     """The schedule's last interval may start at 20: it is done when one that ends later is applied."""
     last = None if last_end_ms is None else DataInterval(last_end_ms - 10, last_end_ms)
-    found = job_status(
+    result = job_status(
         cancelled=cancelled, failures=failures, tolerable_failures=tolerable, last=last, schedule_end_ms=20
     )
-    assert found is status
+    assert result is status
 
 
 def test_a_schedule_without_an_end_is_never_finished():
     last = DataInterval(0, 10**15)
-    found = job_status(cancelled=False, failures=0, tolerable_failures=None, last=last, schedule_end_ms=None)
-    assert found is JobStatus.RUNNING
+    status = job_status(cancelled=False, failures=0, tolerable_failures=None, last=last, schedule_end_ms=None)
+    assert status is JobStatus.RUNNING
 
 
 def test_the_last_interval_is_that_of_the_heads_history():
@@ -61,8 +61,8 @@ def test_an_ended_pipeline_keeps_all_or_nothing_but_what_is_in_use_or_a_users(
     policy: CheckpointRetentionPolicy, status: JobStatus
 ):
     records = [*CHAIN, savepoint(4, 3), savepoint(5, 3, owner=Owner.SYSTEM)]
-    found = subsumed(RetentionPolicy(9, after_termination=policy), records, CheckpointId(3), {CheckpointId(2)}, status)
-    assert found == ((1, 3, 5) if status in DISCARDED[policy] else ())
+    result = subsumed(RetentionPolicy(9, after_termination=policy), records, CheckpointId(3), {CheckpointId(2)}, status)
+    assert result == ((1, 3, 5) if status in DISCARDED[policy] else ())
 
 
 def test_without_a_policy_the_checkpoints_outlive_the_pipeline():

@@ -60,7 +60,7 @@ def test_a_good_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "told"),
+    ("old", "new", "line", "message"),
     [
         ("\nparallelism: 3", "\nparallelism: 301", 3, "parallelism: expected at most max_parallelism, 300"),
         ("max_parallelism: 300", "max_parallelism: 32769", 2, "max_parallelism: expected"),
@@ -96,15 +96,15 @@ def test_a_good_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, old: str, new: str, line: int, told: str) -> None:
+def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
     assert old in GOOD
     with pytest.raises(InvalidRequestError) as caught:
         loaded(tmp_path, GOOD.replace(old, new))
     assert caught.value.kind == "bad-bootstrap"
     lines = caught.value.message.splitlines()
-    if told.startswith("people.key: "):
-        told = "operators.people.key.hash: " + told.removeprefix("people.key: ")
-    assert any(text.startswith(f"{tmp_path}/b.yaml:{line}: ") and told in text for text in lines), lines
+    if message.startswith("people.key: "):
+        message = "operators.people.key.hash: " + message.removeprefix("people.key: ")
+    assert any(text.startswith(f"{tmp_path}/b.yaml:{line}: ") and message in text for text in lines), lines
 
 
 def test_all_problems_at_once(tmp_path: Path) -> None:

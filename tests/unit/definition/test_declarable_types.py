@@ -81,10 +81,10 @@ def sample(type_: pa.DataType) -> Any:
 
 def value_of(text: str) -> pa.Array:
     type_ = codec_of(type_of(text)).arrow_type
-    found = SPECIAL.get(text, sample(type_))
+    result = SPECIAL.get(text, sample(type_))
     if text.startswith("either"):
-        found["left"] = None
-    return pa.array([found], type_)
+        result["left"] = None
+    return pa.array([result], type_)
 
 
 def test_the_lists_name_every_type() -> None:

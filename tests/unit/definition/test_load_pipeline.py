@@ -183,8 +183,8 @@ def test_a_file_that_is_no_text(tmp_path):
     [("{}", 20, None), ("{count: 3}", 3, None), ("{days: 30}", 20, 30), ("{count: 1, days: 7}", 1, 7)],
 )
 def test_retention_keeps_twenty_unless_told_otherwise(tmp_path: Path, text: str, count: int, days: int | None):
-    kept = load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{retain: {text}}}\n")).checkpoint.retain
-    assert (kept.count, kept.days) == (count, days)
+    pipeline = load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{retain: {text}}}\n")).checkpoint.retain
+    assert (pipeline.count, pipeline.days) == (count, days)
     assert load_pipeline(small(tmp_path, SMALL, "plain.yaml")).checkpoint.retain.count == 20
 
 
@@ -211,9 +211,9 @@ def test_bad_file_merging_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_changelog_has_limits_of_its_own(tmp_path: Path, backend: str):
     text = SMALL.replace("backend: rocksdb", f"backend: {backend}\ncheckpoint: {{strategy: changelog}}")
     limits = "changelog, materialize_after_bytes: 4096, materialize_after_checkpoints: 7"
-    told = load_pipeline(small(tmp_path, text.replace("changelog", limits)))
-    assert (told.checkpoint.materialize_after_bytes, told.checkpoint.materialize_after_checkpoints) == (4096, 7)
-    assert Pipeline.model_validate(told.model_dump()) == told
+    pipeline = load_pipeline(small(tmp_path, text.replace("changelog", limits)))
+    assert (pipeline.checkpoint.materialize_after_bytes, pipeline.checkpoint.materialize_after_checkpoints) == (4096, 7)
+    assert Pipeline.model_validate(pipeline.model_dump()) == pipeline
     usual = load_pipeline(small(tmp_path, text)).checkpoint
     assert (usual.strategy, usual.materialize_after_bytes) == ("changelog", 16 * 1024 * 1024)
     assert usual.materialize_after_checkpoints == 20
@@ -222,11 +222,15 @@ def test_a_changelog_has_limits_of_its_own(tmp_path: Path, backend: str):
 def test_the_life_of_a_checkpoint_has_defaults_that_surprise_nobody(tmp_path: Path) -> None:
     """Six hours an attempt, any number of failures, and nothing is deleted because a pipeline ended."""
     plain = load_pipeline(small(tmp_path, SMALL)).checkpoint
-    found = (plain.timeout_s, plain.tolerable_failures, plain.execution, plain.retain.after_termination)
-    assert found == (21_600, None, "async", None)
+    result = (plain.timeout_s, plain.tolerable_failures, plain.execution, plain.retain.after_termination)
+    assert result == (21_600, None, "async", None)
     retain = "{after_termination: RETAIN_ON_FAILURE}"
     text = f"checkpoint: {{timeout_s: 60, tolerable_failures: 0, execution: sync, retain: {retain}}}\n"
-    said = load_pipeline(small(tmp_path, SMALL + text, "said.yaml"))
-    assert (said.checkpoint.timeout_s, said.checkpoint.tolerable_failures, said.checkpoint.execution) == (60, 0, "sync")
-    assert said.checkpoint.retain.after_termination is CheckpointRetentionPolicy.RETAIN_ON_FAILURE
-    assert Pipeline.model_validate(said.model_dump()) == said
+    pipeline = load_pipeline(small(tmp_path, SMALL + text, "said.yaml"))
+    assert (pipeline.checkpoint.timeout_s, pipeline.checkpoint.tolerable_failures, pipeline.checkpoint.execution) == (
+        60,
+        0,
+        "sync",
+    )
+    assert pipeline.checkpoint.retain.after_termination is CheckpointRetentionPolicy.RETAIN_ON_FAILURE
+    assert Pipeline.model_validate(pipeline.model_dump()) == pipeline

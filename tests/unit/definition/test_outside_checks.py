@@ -24,9 +24,9 @@ def validate(root: Path, *more: str, **named: str) -> tuple[int, list[str], list
     """Exit status, messages of faults, messages of warnings."""
     (root / "p.yaml").write_text(PIPELINE.format(**{"format": "parquet", "function": GOOD} | named))
     done = CliRunner().invoke(app, ["pipelines", "validate", "--directory", str(root), "--json", *more])
-    found = json.loads(done.stdout)
-    faults, warnings = ([each["message"] for each in found[name]] for name in ("faults", "warnings"))
-    assert found["valid"] == ([] if faults else ["p"])
+    answer = json.loads(done.stdout)
+    faults, warnings = ([each["message"] for each in answer[name]] for name in ("faults", "warnings"))
+    assert answer["valid"] == ([] if faults else ["p"])
     return done.exit_code, faults, warnings
 
 

@@ -16,7 +16,7 @@ def test_equal_frames_in_another_order_do_not_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "example"),
+    ("actual", "example"),
     [
         (EXPECTED.with_columns(count=pl.Series([1, 2, 4])), "c: count is 4, expected 3"),
         (EXPECTED.with_columns(delay=pl.Series([0.5, 0.0, -1.0])), "b: delay is 0.0, expected None"),
@@ -24,8 +24,8 @@ def test_equal_frames_in_another_order_do_not_differ() -> None:
         (EXPECTED.head(2), "c: only in the direct computation"),
     ],
 )
-def test_one_wrong_key_is_found_and_named(found: pl.DataFrame, example: str) -> None:
-    result = difference("x", EXPECTED, found, ["key"])
+def test_one_wrong_key_is_found_and_named(actual: pl.DataFrame, example: str) -> None:
+    result = difference("x", EXPECTED, actual, ["key"])
     assert (result.keys, result.different, result.examples) == (3, 1, (example,))
 
 

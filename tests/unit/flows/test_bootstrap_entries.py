@@ -103,8 +103,8 @@ def test_a_wide_row_without_a_value_has_no_entry_in_that_state(state: dict[str, 
     schema = bootstrap.operator("op").schema
     entries = entries_of(bootstrap, "op", "s", rows)
     keys = decode_keys(schema, schema.states[0], entries.keys).keys.to_pylist()
-    found = dict(zip(keys, decode_values(schema.states[0], entries.values).to_pylist(), strict=True))
-    assert found == (
+    results = dict(zip(keys, decode_values(schema.states[0], entries.values).to_pylist(), strict=True))
+    assert results == (
         expected if expected != "all" else {n + 1: {"most": m} for n, m in enumerate(rows["most"].to_pylist())}
     )
 
@@ -120,8 +120,8 @@ def test_map_state_and_what_a_column_tells_of_the_hash() -> None:
     assert decoded.key_groups.tolist() == same.key_groups.tolist()
     assert decoded.user_keys.to_pylist() == ["x", "y"]
     by_group = described({**key, "hash": {"key_group": "code"}}, state)
-    found = decode_keys(schema, schema.states[0], entries_of(by_group, "op", "s", ROWS).keys)
-    assert found.key_groups.tolist() == [5, 6]
+    result = decode_keys(schema, schema.states[0], entries_of(by_group, "op", "s", ROWS).keys)
+    assert result.key_groups.tolist() == [5, 6]
 
 
 def test_null_keys_are_refused() -> None:
@@ -144,15 +144,15 @@ def test_chunks_hold_whole_key_groups_in_their_order(size: int) -> None:
         nothing = (groups[:0], np.zeros(0, np.int32), rows.take(np.arange(0)))
         return [nothing, *((groups[cut], np.zeros(len(cut), np.int32), rows.take(cut)) for cut in cuts), nothing]
 
-    found = list(chunks(operator, 0, batches()))
+    results = list(chunks(operator, 0, batches()))
     following = 0
-    for chunk in found:
+    for chunk in results:
         assert chunk.key_groups.start == following
         following = chunk.key_groups.end + 1
         held = key_groups_of(chunk.states[0].keys, 1)
         assert KeyGroupRange(int(held.min()), int(held.max())).intersection(chunk.key_groups) == KeyGroupRange(
             int(held.min()), int(held.max())
         )
-    whole = join_rows([chunk.states[0] for chunk in found])
+    whole = join_rows([chunk.states[0] for chunk in results])
     assert whole.keys.to_list() == rows.keys.to_list()
     assert whole.values.to_list() == rows.values.to_list()

@@ -85,7 +85,7 @@ def say_version(path: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "password"),
     [
         ("postgresql://u:p%40ss@h/db", {"p%40ss", "p@ss"}),
         ("postgresql://u:p/s?s@h/db", {"p/s?s", "p%2Fs%3Fs"}),
@@ -95,8 +95,8 @@ def say_version(path: Path, version: str) -> None:
         ("sqlite:////a/b@c.db", set()),
     ],
 )
-def test_passwords_of_a_url_are_known_in_every_way_to_write_them(url: str, found: set[str]) -> None:
-    assert passwords(url) == found
+def test_passwords_of_a_url_are_known_in_every_way_to_write_them(url: str, password: set[str]) -> None:
+    assert passwords(url) == password
 
 
 def test_no_worker_is_told_the_catalogs_password() -> None:

@@ -33,16 +33,16 @@ def rule_of(ready: dict[str, Any] | None, days: int = 1, **source: Any) -> Ready
 
 
 def found_missing(
-    rule: ReadyRule | None, there: dict[str, int | None], now_ms: int = START_MS + 2 * DAY_MS
+    rule: ReadyRule | None, existing: dict[str, int | None], now_ms: int = START_MS + 2 * DAY_MS
 ) -> list[str]:
     """``there``: when the newest file under each path was changed, in ms after the end of the first interval; None for
     a directory without files. The rule goes through JSON, as a trigger's does."""
     assert rule is not None
 
     def look(path: str) -> SourceListing:
-        if path not in there:
+        if path not in existing:
             return NOT_THERE
-        newest = there[path]
+        newest = existing[path]
         return SourceListing(True, 1, None if newest is None else START_MS + DAY_MS + newest)
 
     return missing(ReadyRule.from_json(rule.to_json()), look, lambda: now_ms)
@@ -81,9 +81,9 @@ def test_the_next_interval() -> None:
 
 def test_every_part_of_a_wide_interval() -> None:
     rule = rule_of({"marker": "_SUCCESS", "next_interval": True}, days=3)
-    there: dict[str, int | None] = {f"/d/2026-01-0{day}": 0 for day in (1, 2, 3)}
-    there |= {f"/d/2026-01-0{day}/_SUCCESS": 0 for day in (1, 3)}
-    assert found_missing(rule, there) == [
+    existing: dict[str, int | None] = {f"/d/2026-01-0{day}": 0 for day in (1, 2, 3)}
+    existing |= {f"/d/2026-01-0{day}/_SUCCESS": 0 for day in (1, 3)}
+    assert found_missing(rule, existing) == [
         "/d/2026-01-02/_SUCCESS does not exist", "/d/2026-01-04, of the interval after it, does not exist",
     ]  # fmt: skip
     long = found_missing(rule_of({"marker": "_SUCCESS"}, days=31), {})

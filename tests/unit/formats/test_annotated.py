@@ -52,12 +52,12 @@ def test_a_recording_reader_reads_what_a_reader_reads_and_keeps_whole_values() -
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.parent.name)
 def test_every_byte_of_flinks_metadata_is_a_named_field(path: Path) -> None:
     data = path.read_bytes()
-    (found,) = annotate_metadata(data)
-    assert (found.problem, found.end) == ("", len(data))
-    assert tiled(found)
-    assert all(field.name for field in found.fields)
+    (result,) = annotate_metadata(data)
+    assert (result.problem, result.end) == ("", len(data))
+    assert tiled(result)
+    assert all(field.name for field in result.fields)
     metadata, _ = decode_metadata(data)
-    ids = [bytes(f.value) for f in found.fields if f.name == "operator id"]
+    ids = [bytes(f.value) for f in result.fields if f.name == "operator id"]
     assert ids == [operator.operator_id for operator in metadata.operators]
 
 
@@ -77,21 +77,23 @@ def inline_streams(path: Path) -> Sequence[str]:
 
 
 def test_the_fields_have_the_values_and_parts_that_the_handles_have() -> None:
-    (found,) = annotate_metadata(KINDS.read_bytes())
-    told = {(f.parts, f.name): (f.offset, f.value) for f in found.fields}
-    assert told[(), "version"] == (4, 4)
-    assert told[("operator 0",), "max parallelism"] == (0x2C, 128)
-    assert told[("operator 0", "subtask 0", "keyed state"), "content"][0] == 0x4CD
+    (result,) = annotate_metadata(KINDS.read_bytes())
+    fields = {(f.parts, f.name): (f.offset, f.value) for f in result.fields}
+    assert fields[(), "version"] == (4, 4)
+    assert fields[("operator 0",), "max parallelism"] == (0x2C, 128)
+    assert fields[("operator 0", "subtask 0", "keyed state"), "content"][0] == 0x4CD
 
 
 @given(cut=st.integers(0, 22_077))
 def test_a_cut_file_is_shown_up_to_the_cut(cut: int) -> None:
     data = KINDS.read_bytes()
-    whole, found = annotate_metadata(data)[0], annotate_metadata(data[:cut])[0]
-    assert found.problem
-    assert tiled(found)
-    assert [f.offset for f in whole.fields if f.offset + f.size_bytes <= found.end] == [f.offset for f in found.fields]
-    assert cut - found.end < max(f.size_bytes for f in whole.fields) + 4
+    whole, result = annotate_metadata(data)[0], annotate_metadata(data[:cut])[0]
+    assert result.problem
+    assert tiled(result)
+    assert [f.offset for f in whole.fields if f.offset + f.size_bytes <= result.end] == [
+        f.offset for f in result.fields
+    ]
+    assert cut - result.end < max(f.size_bytes for f in whole.fields) + 4
 
 
 @given(at=st.integers(0, 22_818), bit=st.integers(0, 7))
@@ -115,9 +117,9 @@ def test_a_parser_that_stops_says_where() -> None:
             reader.i32("number")
             reader.utf("text")
 
-    found = annotate("test", b"\0\0\0\7\0\5ab", parse, "test", base=100)
-    assert (found.end, [(f.parts, f.name) for f in found.fields]) == (4, [(("head",), "number")])
-    assert "expected 5 bytes at offset 6" in found.problem
+    result = annotate("test", b"\0\0\0\7\0\5ab", parse, "test", base=100)
+    assert (result.end, [(f.parts, f.name) for f in result.fields]) == (4, [(("head",), "number")])
+    assert "expected 5 bytes at offset 6" in result.problem
 
 
 def test_dumping_metadata_by_its_directory() -> None:

@@ -33,8 +33,8 @@ def entries(schema: KeyedStateSchema, count: int) -> list[StateRows]:
     keys = pa.array([f"key {n}" for n in range(count)])
     values = pa.table({"key": keys, "value": pa.array(range(count))})
     users = pa.table({"key": keys, "user_key": keys, "value": keys})
-    found = [encode_entries(schema, schema.states[0], values), encode_entries(schema, schema.states[1], users)]
-    return [*(rows.take(byte_order(rows.keys)) for rows in found), NO_ROWS]
+    results = [encode_entries(schema, schema.states[0], values), encode_entries(schema, schema.states[1], users)]
+    return [*(rows.take(byte_order(rows.keys)) for rows in results), NO_ROWS]
 
 
 def part(schema: KeyedStateSchema, states: list[StateRows], key_groups: KeyGroupRange) -> Chunk:
@@ -60,8 +60,8 @@ def test_it_is_the_stream_of_one_scan(max_parallelism: int, step: int, compresse
     assert data == b"".join(pieces)
     assert stream.offsets == offsets
     width = prefix_width(max_parallelism)
-    for found, rows in zip(stream.statistics[:2], states[:2], strict=True):
-        assert found.same_content(statistics_of(rows, width, whole))
+    for result, rows in zip(stream.statistics[:2], states[:2], strict=True):
+        assert result.same_content(statistics_of(rows, width, whole))
     assert stream.statistics[2].total_entries == 0
 
 
@@ -73,8 +73,8 @@ def test_chunks_may_leave_key_groups_out() -> None:
     assert {i + 10 for i, offset in enumerate(stream.offsets) if offset} <= {20, 21}
     handle = KeyGroupsSavepointStateHandle(whole, stream.offsets, ByteStreamStateHandle("x", data))
     header = read_header(lambda a, b: memoryview(data)[a:b], handle, 128)
-    found = sum(len(rows) for _, rows in iter_canonical(lambda a, b: memoryview(data)[a:b], handle, header))
-    assert found == sum(s.total_entries for s in stream.statistics) > 0
+    result = sum(len(rows) for _, rows in iter_canonical(lambda a, b: memoryview(data)[a:b], handle, header))
+    assert result == sum(s.total_entries for s in stream.statistics) > 0
 
 
 @pytest.mark.parametrize("bounds", [[(5, 9), (9, 12)], [(5, 9), (0, 4)], [(0, 128)], [(3, 2)]])

@@ -28,8 +28,8 @@ def rows(*entries: tuple[bytes, bytes]) -> StateRows:
     return StateRows(from_list([k for k, _ in entries]), from_list([v for _, v in entries]))
 
 
-def entries(found: StateRows) -> list[tuple[bytes, bytes]]:
-    return list(zip(found.keys.to_list(), found.values.to_list(), strict=True))
+def entries(rows: StateRows) -> list[tuple[bytes, bytes]]:
+    return list(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
 
 
 def read(
@@ -38,7 +38,7 @@ def read(
     handle = KeyGroupsSavepointStateHandle(key_groups, offsets, ByteStreamStateHandle("x", data))
     view = memoryview(data)
     header = read_header(lambda a, b: view[a:b], handle, 128)
-    return [(i, entries(found)) for i, found in iter_canonical(lambda a, b: view[a:b], handle, header, wanted)]
+    return [(i, entries(result)) for i, result in iter_canonical(lambda a, b: view[a:b], handle, header, wanted)]
 
 
 def two_groups() -> tuple[bytes, list[int]]:
@@ -64,9 +64,9 @@ def test_states_of_a_key_group_follow_each_other() -> None:
         b"\0\0" + b"\0\0\0\2\x01a\0\0\0\0" + b"\0\0\0\2\x81b\0\0\0\x012" + b"\0\2" + b"\0\0\0\2\x81c\0\0\0\x0233"
     ) + b"\xff\xff"
     assert data == expected
-    found, consumed = decode_key_group(expected + b"next group", False)
+    result, consumed = decode_key_group(expected + b"next group", False)
     assert consumed == len(expected)
-    assert {i: entries(r) for i, r in found.items()} == {0: entries(first), 2: entries(second)}
+    assert {i: entries(r) for i, r in result.items()} == {0: entries(first), 2: entries(second)}
 
 
 def test_a_state_may_come_twice() -> None:
@@ -74,8 +74,8 @@ def test_a_state_may_come_twice() -> None:
         return b"\0\0\0\2" + bytes([key[0] | 0x80]) + key[1:] + b"\0\0\0\1v" + struct.pack(">H", follower)
 
     data = b"\0\1" + entry(b"\x01a", 0) + entry(b"\x01b", 1) + entry(b"\x01c", 0xFFFF)
-    found, _ = decode_key_group(data, False)
-    assert {i: [k for k, _ in entries(r)] for i, r in found.items()} == {1: [b"\x01a", b"\x01c"], 0: [b"\x01b"]}
+    result, _ = decode_key_group(data, False)
+    assert {i: [k for k, _ in entries(r)] for i, r in result.items()} == {1: [b"\x01a", b"\x01c"], 0: [b"\x01b"]}
 
 
 def test_nothing_at_all() -> None:
@@ -106,10 +106,10 @@ def test_every_flipped_bit_of_a_compressed_key_group_is_noticed() -> None:
         damaged = bytearray(data)
         damaged[position // 8] ^= 1 << position % 8
         try:
-            found, _ = decode_key_group(bytes(damaged), True)
+            result, _ = decode_key_group(bytes(damaged), True)
         except CorruptStateError:
             continue
-        assert {i: entries(r) for i, r in found.items()} == {0: original}, position
+        assert {i: entries(r) for i, r in result.items()} == {0: original}, position
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def changed(state: str, values: dict[str, object], removed: list[str], place: st
     descriptor = SCHEMA.state(state)
     column = pa.array(list(values.values()), value_arrow_type(descriptor))
     rows = sorted(zip(keys(list(values)), encode_values(descriptor, column).to_list(), strict=True))
-    kept = StateRows(from_list([key for key, _ in rows]), from_list([value for _, value in rows]))
-    return ChangedRows(kept, from_list(sorted(keys(removed))))
+    put_rows = StateRows(from_list([key for key, _ in rows]), from_list([value for _, value in rows]))
+    return ChangedRows(put_rows, from_list(sorted(keys(removed))))
 
 
 EXAMPLE = [
@@ -92,10 +92,10 @@ def test_a_cut_or_changed_stream_is_an_error() -> None:
     whole = decoded(data).data.tobytes()
     for at in range(len(data)):
         try:
-            found = decoded(bytes([*data[:at], data[at] ^ 0x40, *data[at + 1 :]])).data.tobytes()
+            result = decoded(bytes([*data[:at], data[at] ^ 0x40, *data[at + 1 :]])).data.tobytes()
         except StatelibError:
             continue
-        assert found == whole, "Snappy may copy the same bytes from another place"
+        assert result == whole, "Snappy may copy the same bytes from another place"
 
 
 def test_an_uncompressed_set_that_ends_early_is_named() -> None:
@@ -143,15 +143,15 @@ def test_timers_are_logged_and_the_last_that_became_of_each_counts() -> None:
     groups = key_groups(schema, keys)
     rows = encode_keys(schema, timers, keys, groups, namespaces=windows, timestamps=moments)
     order = byte_order(rows)
-    kept, gone = rows.take(order[:2]), rows.take(order[2:])
+    put_rows, gone = rows.take(order[:2]), rows.take(order[2:])
     empty = Ragged(np.empty(0, np.uint8), np.zeros(3, np.int64))
-    changes = decoded(encode_changes(schema, [ChangedRows(StateRows(kept, empty), gone)]))
+    changes = decoded(encode_changes(schema, [ChangedRows(StateRows(put_rows, empty), gone)]))
     (binding,) = (read_binding(record, "log") for record in changes.metadata)
     assert (binding.descriptor, binding.key_type) == (timers, STRING)
     records = records_of(changes, np.arange(3), STRING, timers)
     again = changes_of(schema, timers, [records])
-    assert sorted(again.put.keys.to_list()) == sorted(kept.to_list())
+    assert sorted(again.put.keys.to_list()) == sorted(put_rows.to_list())
     assert again.gone.to_list() == gone.to_list()
     assert again.plain
     later = records_of(changes, np.arange(3)[::-1], STRING, timers)
-    assert sorted(changes_of(schema, timers, [records, later]).put.keys.to_list()) == sorted(kept.to_list())
+    assert sorted(changes_of(schema, timers, [records, later]).put.keys.to_list()) == sorted(put_rows.to_list())

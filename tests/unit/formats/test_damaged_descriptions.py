@@ -68,9 +68,9 @@ def test_a_header_of_an_impossible_number_of_key_groups_is_damaged(max_paralleli
 @pytest.mark.parametrize(("message", "most"), [("a\nb\x1b[31m\ud800", 40), ("x" * 70_000, 4000)])
 def test_what_comes_out_of_bytes_is_one_line_of_some_length(message: str, most: int) -> None:
     for kind in (CorruptStateError, UnsupportedError):
-        found = kind(message, kind="k").message
-        assert found.isprintable()
-        assert len(found) <= most
+        result = kind(message, kind="k").message
+        assert result.isprintable()
+        assert len(result) <= most
     assert InvalidRequestError("two\nlines", kind="k").message == "two\nlines"
     assert InvalidRequestError("a\x1b", kind="k").message == r"a\x1b"
 

@@ -25,10 +25,10 @@ OPAQUE = Opaque("com.acme.OrderSerializer", "", FOREIGN)
 
 
 def test_without_content_it_is_opaque() -> None:
-    found = decode_keyed_header(HEADER.replace(SIMPLE, FOREIGN), 128)
-    assert [state.value_type for state in found.schema.states] == [OPAQUE] * 3
-    assert found.schema.states[2].user_key_type == BOOLEAN
-    assert encode_header(found.schema, False) == HEADER.replace(SIMPLE, FOREIGN)
+    decoded = decode_keyed_header(HEADER.replace(SIMPLE, FOREIGN), 128)
+    assert [state.value_type for state in decoded.schema.states] == [OPAQUE] * 3
+    assert decoded.schema.states[2].user_key_type == BOOLEAN
+    assert encode_header(decoded.schema, False) == HEADER.replace(SIMPLE, FOREIGN)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_in_a_pojo_its_length_is_known() -> None:
     """Whatever it holds: the snapshots of a POJO's fields are framed."""
     pojo = Pojo("com.acme.Cart", (Field("n", LONG), Field("order", Opaque("x", "", FOREIGN + b"more"))))
     states = (StateDescriptor("s", StateKind.VALUE, pojo), *STATES)
-    found = decode_keyed_header(encode_header(KeyedStateSchema(LONG, 128, states), False) + b"entries", 128)
-    told = found.schema.states[0].value_type
-    assert isinstance(told, Pojo)
-    assert told.fields[1].type == Opaque("com.acme.OrderSerializer", "", FOREIGN + b"more")
+    decoded = decode_keyed_header(encode_header(KeyedStateSchema(LONG, 128, states), False) + b"entries", 128)
+    value_type = decoded.schema.states[0].value_type
+    assert isinstance(value_type, Pojo)
+    assert value_type.fields[1].type == Opaque("com.acme.OrderSerializer", "", FOREIGN + b"more")
 
 
 def test_operator_state_of_such_elements() -> None:

@@ -94,23 +94,23 @@ def test_no_states() -> None:
 def test_field_names_are_not_stored() -> None:
     named = StateDescriptor("row", StateKind.VALUE, Row((Field("flights", LONG),)))
     data = encode_header(KeyedStateSchema(LONG, 128, (named,)), False)
-    (found,) = decode_header(data, 128)[0].states
-    assert found.value_type == Row((Field("f0", LONG),))
+    (result,) = decode_header(data, 128)[0].states
+    assert result.value_type == Row((Field("f0", LONG),))
 
 
 def test_timers_keep_their_state_ids() -> None:
     data = header(timer_state("_timer_state/event_user-timers"), long_value_state(), timer_state("_timer_state/x"))
-    found = decode_keyed_header(data, 128)
+    decoded = decode_keyed_header(data, 128)
     event, other = (
         StateDescriptor(f"_timer_state/{name}", StateKind.TIMERS, VOID) for name in ("event_user-timers", "x")
     )
-    assert found.schema.states == (event, VALUE, other)
-    assert found.size_bytes == len(data)
+    assert decoded.schema.states == (event, VALUE, other)
+    assert decoded.size_bytes == len(data)
 
 
 def test_key_value_v2_holds_the_list_element() -> None:
-    found = decode_keyed_header(header(long_value_state("LIST", ordinal=4)), 128)
-    assert found.schema.states == (StateDescriptor("v", StateKind.LIST, LONG),)
+    decoded = decode_keyed_header(header(long_value_state("LIST", ordinal=4)), 128)
+    assert decoded.schema.states == (StateDescriptor("v", StateKind.LIST, LONG),)
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,8 @@ def assert_same(left: CheckpointManifest, right: CheckpointManifest) -> None:
 def test_round_trip(manifest: CheckpointManifest) -> None:
     data = append_manifest(metadata(), manifest)
     assert data.startswith(metadata())
-    found, read = read_checkpoint_file(data)
-    assert found == decode_metadata(metadata())[0]
+    read_back, read = read_checkpoint_file(data)
+    assert read_back == decode_metadata(metadata())[0]
     assert read is not None
     assert_same(manifest, read)
     assert append_manifest(metadata(), read) == data

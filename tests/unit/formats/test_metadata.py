@@ -216,5 +216,5 @@ def test_version_7_says_of_each_subtask_which_checkpoint_it_is_from(reference: b
         with pytest.raises(CorruptStateError, match="marker 2"):
             decode_metadata(newest)
         return
-    found, end = decode_metadata(newest)
-    assert (found.version, found.operators, end) == (7, plain.operators, len(newest))
+    result, end = decode_metadata(newest)
+    assert (result.version, result.operators, end) == (7, plain.operators, len(newest))

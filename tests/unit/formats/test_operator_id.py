@@ -23,7 +23,7 @@ def test_known_ids(uid: str, expected: str) -> None:
 def test_every_tail_length_gives_another_id() -> None:
     ids = {operator_id("x" * length) for length in range(50)}
     assert len(ids) == 50
-    assert all(len(found) == 16 for found in ids)
+    assert all(len(each) == 16 for each in ids)
     assert operator_id("") == bytes(16)
 
 

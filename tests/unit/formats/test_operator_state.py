@@ -108,9 +108,9 @@ def test_any_content_comes_back(elements, keys, data) -> None:
     handle, stream = written(*contents)
     opened = OperatorStream(handle, stream)
     for content in contents:
-        found = opened.read(content.descriptor)
-        assert found.values.equals(content.values)
-        assert content.keys is None or found.keys.equals(content.keys)
+        result = opened.read(content.descriptor)
+        assert result.values.equals(content.values)
+        assert content.keys is None or result.keys.equals(content.keys)
     assert stream[handle.states[0][2][0] if values else len(stream) :].startswith(
         b"".join(reference.encode(type_, v) for v in values)
     )
@@ -136,23 +136,25 @@ def test_compressed_streams_are_read() -> None:
     handle, data = compressed(contents)
     opened = OperatorStream(handle, data)
     for content in contents:
-        found = opened.read(content.descriptor)
-        assert (found.values, found.keys) == (content.values, content.keys)
+        result = opened.read(content.descriptor)
+        assert (result.values, result.keys) == (content.values, content.keys)
     states = ((handle.states[0][0], 0, (handle.states[0][2][1] + 1,)),)
     with pytest.raises(CorruptStateError) as caught:
         next(iter(OperatorStream(OperatorStreamStateHandle(states, handle.stream), data).contents()))
     assert caught.value.kind == "bad-offset"
 
 
-@pytest.mark.parametrize(("version", "told"), [(4, "let Flink 1.8 to 1.16"), (1, "let Flink 1.8 to 1.16"), (7, None)])
-def test_other_versions_are_refused_by_number(version: int, told: str | None) -> None:
+@pytest.mark.parametrize(
+    ("version", "message"), [(4, "let Flink 1.8 to 1.16"), (1, "let Flink 1.8 to 1.16"), (7, None)]
+)
+def test_other_versions_are_refused_by_number(version: int, message: str | None) -> None:
     """Up to 4 the layout was another, which no Flink since 1.17 reads either."""
     _, data = written(strings("seen", "ab"))
     with pytest.raises(UnsupportedError, match=f"version {version}, can be read: 5, 6") as caught:
         decode_operator_header(version.to_bytes(4, "big") + data[4:])
     assert caught.value.kind == "header-version"
-    assert (caught.value.hint or "").startswith(told or "")
-    assert bool(caught.value.hint) == bool(told)
+    assert (caught.value.hint or "").startswith(message or "")
+    assert bool(caught.value.hint) == bool(message)
 
 
 def test_every_cut_is_noticed() -> None:

@@ -22,7 +22,7 @@ def group(*services: bytes) -> bytes:
 
 
 def service(name: bytes, namespace: bytes, events: list[bytes], processing: list[bytes]) -> bytes:
-    lists = b"".join(struct.pack(">i", len(found)) + b"".join(found) for found in (events, processing))
+    lists = b"".join(struct.pack(">i", len(each)) + b"".join(each) for each in (events, processing))
     return struct.pack(">H", len(name)) + name + encode_serializer_snapshot(STRING) + namespace + lists
 
 
@@ -47,8 +47,8 @@ def test_they_are_entries_of_their_states() -> None:
         '{"op":"op","state":"w","kind":"eventTimer","key":{"type":"string","v":"a"},"kg":300,'
         '"ns":{"type":"timewindow","start":5,"end":10},"ts":-3}'
     )
-    found = list(entry_lines("op", schema, processing.descriptor, processing.rows))
-    assert [('"kg":302' in line, line[-7:]) for line in found] == [(True, '"ts":7}'), (True, '"ts":8}')]
+    exported = list(entry_lines("op", schema, processing.descriptor, processing.rows))
+    assert [('"kg":302' in line, line[-7:]) for line in exported] == [(True, '"ts":7}'), (True, '"ts":8}')]
 
 
 def test_what_is_none_of_it_is_refused() -> None:

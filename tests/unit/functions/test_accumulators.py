@@ -82,17 +82,17 @@ def test_min_and_max_of_ordered_types(values, least, greatest):
 def test_zero_has_one_sign():
     for agg in ("min", "max"):
         for values in ([0.0, -0.0], [-0.0, 0.0]):
-            (found,) = partial(AggregateSpec(agg, ("x", DOUBLE)), grouping(0, 0), x=pa.array(values))
-            assert math.copysign(1, found) == 1
+            (column,) = partial(AggregateSpec(agg, ("x", DOUBLE)), grouping(0, 0), x=pa.array(values))
+            assert math.copysign(1, column) == 1
 
 
 def test_avg_keeps_sum_and_count():
     spec = AggregateSpec("avg", ("x", DOUBLE))
-    found = accumulator_of(spec).partial(pa.table({"x": [1.0, 2.0, None, 4.0]}), grouping(0, 0, 1, 2))
-    assert found.to_pylist() == [{"sum": 3.0, "count": 2}, None, {"sum": 4.0, "count": 1}]
-    nothing = pa.nulls(3, found.type)
-    assert merged(spec, nothing, found) == merged(spec, found, nothing) == found.to_pylist()
-    assert merged(spec, found, found)[0] == {"sum": 6.0, "count": 4}
+    column = accumulator_of(spec).partial(pa.table({"x": [1.0, 2.0, None, 4.0]}), grouping(0, 0, 1, 2))
+    assert column.to_pylist() == [{"sum": 3.0, "count": 2}, None, {"sum": 4.0, "count": 1}]
+    nothing = pa.nulls(3, column.type)
+    assert merged(spec, nothing, column) == merged(spec, column, nothing) == column.to_pylist()
+    assert merged(spec, column, column)[0] == {"sum": 6.0, "count": 4}
 
 
 def test_last_takes_the_greatest_order_then_the_greatest_value():
@@ -136,10 +136,10 @@ def test_collect_and_distinct_are_ascending():
 def test_histogram_counts_up_to_and_including_each_bound():
     spec = AggregateSpec("histogram", ("x", DOUBLE), bounds=(0.0, 15.0))
     values = pa.array([0.0, 0.5, 15.0, 15.5, math.inf, None])
-    found = accumulator_of(spec).partial(pa.table({"x": values}), grouping(0, 0, 0, 0, 0, 1))
-    assert found.to_pylist() == [[1, 2, 2], None]
-    assert merged(spec, found, found) == [[2, 4, 4], None]
-    assert merged(spec, pa.nulls(2, found.type), found) == found.to_pylist()
+    column = accumulator_of(spec).partial(pa.table({"x": values}), grouping(0, 0, 0, 0, 0, 1))
+    assert column.to_pylist() == [[1, 2, 2], None]
+    assert merged(spec, column, column) == [[2, 4, 4], None]
+    assert merged(spec, pa.nulls(2, column.type), column) == column.to_pylist()
 
 
 def test_histogram_refuses_state_of_other_bounds():

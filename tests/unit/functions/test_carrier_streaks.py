@@ -70,9 +70,9 @@ def test_flights_in_one_hour_follow_their_numbers():
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 4, 0, 3, 1)])
 def test_the_order_of_delivery_does_not_matter(order):
     rows = [("AA", 1, 1, 0.0), ("UA", 1, 1, 99.0), ("AA", 2, 1, 99.0), ("UA", 1, 1, 0.0), ("AA", 3, 1, 0.0)]
-    found = results(update(events(*(rows[i] for i in order)), state(new("UA"), new("AA"))))
+    result = results(update(events(*(rows[i] for i in order)), state(new("UA"), new("AA"))))
     # UA's two flights are alike but for the delay: the late one counts first.
-    assert found == {"AA": (3, 2, 1, 1, 3), "UA": (2, 1, 1, 1, 1)}
+    assert result == {"AA": (3, 2, 1, 1, 3), "UA": (2, 1, 1, 1, 1)}
 
 
 def test_the_last_flight_never_moves_back():

@@ -5,9 +5,9 @@ from statelib.functions.grouping import group_rows, pick_rows, reduce_groups
 
 
 def test_groups_are_numbered_by_first_appearance():
-    found = group_rows([pa.array(["b", "a", "b", "c", "a"])])
-    assert found.codes.tolist() == [0, 1, 0, 2, 1]
-    assert found.first.tolist() == [0, 1, 3]
+    groups = group_rows([pa.array(["b", "a", "b", "c", "a"])])
+    assert groups.codes.tolist() == [0, 1, 0, 2, 1]
+    assert groups.first.tolist() == [0, 1, 3]
 
 
 def test_groups_of_several_columns_and_of_structs():
@@ -29,8 +29,8 @@ def test_numbers_are_the_same_if_their_bits_are():
 
 
 def test_no_rows_make_no_groups():
-    found = group_rows([pa.array([], pa.int64()), pa.array([], pa.string())])
-    assert (found.size, len(found.codes)) == (0, 0)
+    groups = group_rows([pa.array([], pa.int64()), pa.array([], pa.string())])
+    assert (groups.size, len(groups.codes)) == (0, 0)
 
 
 def test_reduce_groups_has_null_for_groups_without_values():

@@ -14,10 +14,10 @@ from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
     "ms", [-62_135_596_800_000, -1001, -1000, -999, -500, -1, 0, 1, 999, 1500, 253_402_300_799_999]
 )
 def test_there_and_back(ms: int) -> None:
-    there = moment_of(ms)
-    assert (epoch_ms(there), there.microsecond) == (ms, ms % 1000 * 1000)
-    assert epoch_ms(there + timedelta(microseconds=999)) == ms
-    assert moment(there.isoformat()) == ms
+    moment_there = moment_of(ms)
+    assert (epoch_ms(moment_there), moment_there.microsecond) == (ms, ms % 1000 * 1000)
+    assert epoch_ms(moment_there + timedelta(microseconds=999)) == ms
+    assert moment(moment_there.isoformat()) == ms
 
 
 def test_a_fraction_before_1970() -> None:
@@ -33,12 +33,12 @@ def test_spark_gets_the_microsecond_that_a_moment_lies_in() -> None:
     maps = pa.MapArray.from_arrays([0, 1, 5, 5], pa.array(list("abcde")), instants.slice(0, 5))
     expected = [-1, -1, -2, 0, 0, None]
     for column, read in (
-        (instants, lambda found: found.cast(pa.int64()).to_pylist()),
-        (rows, lambda found: found.field(0).cast(pa.int64()).to_pylist()),
-        (lists, lambda found: found.values.cast(pa.int64()).to_pylist()),
-        (maps, lambda found: [*found.items.cast(pa.int64()).to_pylist(), None]),
+        (instants, lambda microsecond: microsecond.cast(pa.int64()).to_pylist()),
+        (rows, lambda microsecond: microsecond.field(0).cast(pa.int64()).to_pylist()),
+        (lists, lambda microsecond: microsecond.values.cast(pa.int64()).to_pylist()),
+        (maps, lambda microsecond: [*microsecond.items.cast(pa.int64()).to_pylist(), None]),
     ):
         table = pa.table({"c": column})
         (batch,) = batches_of(table, spark_schema(table.schema))
-        found = read(batch.column(0))
-        assert found == (expected if len(found) == 6 else [-1, -1, 0, 0, None])
+        microsecond = read(batch.column(0))
+        assert microsecond == (expected if len(microsecond) == 6 else [-1, -1, 0, 0, None])

@@ -84,7 +84,7 @@ def judge(
 def test_what_is_said_of_drift(tmp_path: Path) -> None:
     warn, fail = Severity.WARN, Severity.FAIL
     half, ones = column([1, None] * 100), column([1] * 200)
-    said = judge(
+    results = judge(
         tmp_path,
         [
             Trend("entries", "total", (100, 100), 120, 0.2, warn),
@@ -98,7 +98,7 @@ def test_what_is_said_of_drift(tmp_path: Path) -> None:
             Comparison("distribution", "total.n", None, ones, 0.2, warn),
         ],
     )
-    assert said == {
+    assert results == {
         "drift_entries_fail": (True, ("young: not judged: two checkpoints before it are needed",)),
         "drift_entries_warn": (False, ("lost: 79 entries, expected about 100: 21.0% fewer, at most 20.0% allowed",)),
         "drift_size_bytes_warn": (True, ()),

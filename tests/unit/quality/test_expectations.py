@@ -37,17 +37,17 @@ TABLE = pa.table(
 
 @pytest.mark.parametrize("name", sorted(EXPECTATIONS))
 def test_the_library_has_it_with_these_parameters(name: str) -> None:
-    known, found = EXPECTATIONS[name], getattr(gxe, class_name(name)).__fields__
-    assert set(known.parameters) <= set(found)
-    needed = {field for field in found if found[field].required}
-    assert needed <= set(known.required), "what the library cannot do without, a pipeline file must say"
-    bounds = {field for field in found if field.startswith(("min_", "max_", "strict_m", "mostly"))}
-    assert bounds <= set(known.parameters)
+    entry, result = EXPECTATIONS[name], getattr(gxe, class_name(name)).__fields__
+    assert set(entry.parameters) <= set(result)
+    needed = {field for field in result if result[field].required}
+    assert needed <= set(entry.required), "what the library cannot do without, a pipeline file must say"
+    bounds = {field for field in result if field.startswith(("min_", "max_", "strict_m", "mostly"))}
+    assert bounds <= set(entry.parameters)
 
 
 def expectation(expect: str, severity: Severity = Severity.FAIL, **parameters: object) -> UserExpectation:
-    said = f"{expect}({', '.join(f'{k}={v}' for k, v in parameters.items())})"
-    return UserExpectation("total", class_name(expect), said, parameters, severity, EXPECTATIONS[expect].all_rows)
+    text = f"{expect}({', '.join(f'{k}={v}' for k, v in parameters.items())})"
+    return UserExpectation("total", class_name(expect), text, parameters, severity, EXPECTATIONS[expect].all_rows)
 
 
 def judge(tmp_path: Path, sample: StateSample, *wanted: UserExpectation) -> list[tuple[bool, int, tuple[str, ...]]]:
@@ -60,7 +60,7 @@ def judge(tmp_path: Path, sample: StateSample, *wanted: UserExpectation) -> list
 
 
 def test_rows_that_fail_are_named_by_their_keys(tmp_path: Path) -> None:
-    found = judge(
+    results = judge(
         tmp_path,
         StateSample("total", TABLE, ("guest",), 4),
         expectation("column_values_to_be_between", column="visits", min_value=2),
@@ -72,16 +72,20 @@ def test_rows_that_fail_are_named_by_their_keys(tmp_path: Path) -> None:
         expectation("column_values_to_be_in_set", column="guest", value_set=["a", "b", "c"], mostly=0.7),
     )  # fmt: skip
     between = "state total: column_values_to_be_between(column=visits, min_value=2)"
-    assert found[0] == (False, 1, (f"{between}: visits 1.0, guest 'a'",))
-    assert found[1][:2] == (False, 1)
-    assert "guest 'c'" in found[1][2][0]
-    assert found[2] == (False, 1, ("state total: column_mean_to_be_between(column=stars, max_value=2): observed 2.5",))
-    assert [passed for passed, _, _ in found[3:]] == [True] * 4
-    assert found[6][1] == 1, "one fails, mostly allows it"
+    assert results[0] == (False, 1, (f"{between}: visits 1.0, guest 'a'",))
+    assert results[1][:2] == (False, 1)
+    assert "guest 'c'" in results[1][2][0]
+    assert results[2] == (
+        False,
+        1,
+        ("state total: column_mean_to_be_between(column=stars, max_value=2): observed 2.5",),
+    )
+    assert [passed for passed, _, _ in results[3:]] == [True] * 4
+    assert results[6][1] == 1, "one fails, mostly allows it"
 
 
 def test_a_sample_is_said_to_be_one_and_answers_no_question_about_all_rows(tmp_path: Path) -> None:
-    found = judge(
+    results = judge(
         tmp_path,
         StateSample("total", TABLE, ("guest",), 9, (1, 2), "judged by a sample of 4 of 9 entries"),
         expectation("table_row_count_to_equal", value=4),
@@ -89,9 +93,9 @@ def test_a_sample_is_said_to_be_one_and_answers_no_question_about_all_rows(tmp_p
     )
     note = "state total: judged by a sample of 4 of 9 entries"
     refusal = "state total: table_row_count_to_equal(value=4) needs all entries of the state"
-    assert (found[0][0], found[0][2][1]) == (False, note)
-    assert found[0][2][0].startswith(refusal)
-    assert found[1] == (True, 0, (note,))
+    assert (results[0][0], results[0][2][1]) == (False, note)
+    assert results[0][2][0].startswith(refusal)
+    assert results[1] == (True, 0, (note,))
 
 
 def test_a_state_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
@@ -135,25 +139,25 @@ SPECIAL = {
 @pytest.mark.parametrize("every", [False, True], ids=["required", "all"])
 def test_every_expectation_can_be_judged_and_written_down(column: str, every: bool, tmp_path: Path) -> None:
     wanted = []
-    for name, known in EXPECTATIONS.items():
+    for name, entry in EXPECTATIONS.items():
         texts = any(word in name for word in ("length", "json", "regex"))
         if texts != (column == "guest"):
             continue
-        bound = {"min_value"} & set(known.parameters)
-        chosen = known.parameters if every else {*known.required, *bound}
+        bound = {"min_value"} & set(entry.parameters)
+        chosen = entry.parameters if every else {*entry.required, *bound}
         sums = name == "multicolumn_sum_to_equal"
-        arguments = {p: SPECIAL.get(p, SAMPLE[known.parameters[p]]) for p in chosen}
+        arguments = {p: SPECIAL.get(p, SAMPLE[entry.parameters[p]]) for p in chosen}
         arguments |= {"column": column} if "column" in chosen else {}
         arguments |= {"column_list": ["stars", "visits"]} if sums else {}
         wanted.append(expectation(name, **arguments))
     assert wanted
-    found = judge(tmp_path, StateSample("total", TABLE, ("guest",), 4), *wanted)
-    assert not [s for _, _, sentences in found for s in sentences if "could not be evaluated" in s]
+    results = judge(tmp_path, StateSample("total", TABLE, ("guest",), 4), *wanted)
+    assert not [s for _, _, sentences in results for s in sentences if "could not be evaluated" in s]
 
 
 def test_the_documents_list_is_the_table() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs" / "gate.md").read_text()
-    for name, known in EXPECTATIONS.items():
-        optional = [p for p in known.parameters if p not in known.required]
-        row = f"| `{name}` | {', '.join(known.required) or '-'} | {', '.join(optional) or '-'} |"
+    for name, entry in EXPECTATIONS.items():
+        optional = [p for p in entry.parameters if p not in entry.required]
+        row = f"| `{name}` | {', '.join(entry.required) or '-'} | {', '.join(optional) or '-'} |"
         assert row in text

@@ -144,11 +144,11 @@ def test_a_file_that_nobody_looked_at_does_not_pass(tmp_path: Path):
 
 
 def test_contents_that_differ_are_named_by_state_and_key_groups(tmp_path: Path):
-    found = (statistics(1, 2, 3, 4, 5, 6, 7, 7), RECORDED[1])
+    result = (statistics(1, 2, 3, 4, 5, 6, 7, 7), RECORDED[1])
     digests = RECORDED[1].digests.copy()
     digests[2:5] ^= np.uint64(1)
-    found = (found[0], StateStatistics(WHOLE, RECORDED[1].entries, digests))
-    assert judge(replace(good(), read_back=found), tmp_path) == (
+    result = (result[0], StateStatistics(WHOLE, RECORDED[1].entries, digests))
+    assert judge(replace(good(), read_back=result), tmp_path) == (
         "state flights, key group 7: expected 8 entries, found 7",
         f"state flights, key group 7: content digest expected {2**63 + 8}, found {2**63 + 7}",
         f"state by <dest>, key groups 2-4: content digest expected {2**63}, found {2**63 + 1}",
@@ -218,8 +218,8 @@ def test_a_pipeline_without_states_needs_no_handles(tmp_path: Path):
 
 
 def test_many_failures_are_cut_short_with_their_number(tmp_path: Path):
-    found = (statistics(*range(11, 19)), statistics(*range(11, 19)))
-    failures = judge(replace(good(), read_back=found), tmp_path)
+    result = (statistics(*range(11, 19)), statistics(*range(11, 19)))
+    failures = judge(replace(good(), read_back=result), tmp_path)
     entries = [f for f in failures if "entr" in f]
     assert len(entries) == 11
     assert entries[-1].endswith("6 more failures in the report")

@@ -43,9 +43,9 @@ def _is_harmless_or_refused(restore: Restore, stored: Stored, source: RestoreSou
         backend = restore(source or stored.source)
     except StatelibError:
         return True
-    found = all_entries(backend)
+    entries = all_entries(backend)
     backend.close()
-    assert found == stored.entries
+    assert entries == stored.entries
     return False
 
 

@@ -42,14 +42,14 @@ def _row(**fields: StateType) -> Row:
     return Row(tuple(Field(name, type_) for name, type_ in fields.items()))
 
 
-def _resolve(found: StateDescriptor, wanted: StateDescriptor) -> tuple[Compatibility, str]:
-    evolution = evolve(KeyedStateSchema(STRING, 128, (wanted,)), KeyedStateSchema(STRING, 128, (found,)))
+def _resolve(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Compatibility, str]:
+    evolution = evolve(KeyedStateSchema(STRING, 128, (wanted,)), KeyedStateSchema(STRING, 128, (stored,)))
     (resolution,) = evolution.resolutions
     return resolution.compatibility, "; ".join(resolution.changes)
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "outcome", "text"),
+    ("stored", "wanted", "outcome", "text"),
     [
         (_row(a=LONG), _row(a=LONG), AS_IS, ""),
         (_row(a=LONG), _row(a=LONG, b=STRING), AFTER, "field 'b' (string) is new: null"),
@@ -72,9 +72,9 @@ def _resolve(found: StateDescriptor, wanted: StateDescriptor) -> tuple[Compatibi
         (Tuple((INT,)), Tuple((INT, INT)), NO, "expected tuple<int, int>"),
     ],
 )  # fmt: skip
-def test_types(found: StateType, wanted: StateType, outcome: Compatibility, text: str) -> None:
-    assert _resolve(_state(found), _state(wanted))[0] is outcome
-    assert text in _resolve(_state(found), _state(wanted))[1]
+def test_types(stored: StateType, wanted: StateType, outcome: Compatibility, text: str) -> None:
+    assert _resolve(_state(stored), _state(wanted))[0] is outcome
+    assert text in _resolve(_state(stored), _state(wanted))[1]
 
 
 def _histogram(*bounds: float) -> StateDescriptor:
@@ -82,7 +82,7 @@ def _histogram(*bounds: float) -> StateDescriptor:
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "outcome", "text"),
+    ("stored", "wanted", "outcome", "text"),
     [
         (_histogram(0, 15), _histogram(0, 15), AS_IS, ""),
         (_histogram(0, 15), _histogram(0, 30), NO, "'h': expected histogram with bounds [0.0, 30.0], found histogram"),
@@ -135,9 +135,9 @@ def _histogram(*bounds: float) -> StateDescriptor:
         ),
     ],
 )
-def test_states(found: StateDescriptor, wanted: StateDescriptor, outcome: Compatibility, text: str) -> None:
-    assert _resolve(found, wanted)[0] is outcome
-    assert text in _resolve(found, wanted)[1]
+def test_states(stored: StateDescriptor, wanted: StateDescriptor, outcome: Compatibility, text: str) -> None:
+    assert _resolve(stored, wanted)[0] is outcome
+    assert text in _resolve(stored, wanted)[1]
 
 
 def _schema(*states: StateDescriptor) -> KeyedStateSchema:
@@ -167,8 +167,8 @@ def test_a_new_state_starts_empty(restore: Callable[..., KeyedStateBackend], ful
 
 def test_a_renamed_state_keeps_its_entries(restore: Callable[..., KeyedStateBackend], full: Stored) -> None:
     backend = restore(_schema(TOTALS, replace(MEANS, name="averages", renamed_from=("x", "means")), VISITS, PER_PLACE))
-    found = all_entries(backend)
-    assert found["averages"] == full.entries["means"]
+    stored = all_entries(backend)
+    assert stored["averages"] == full.entries["means"]
     assert backend.statistics()[1].same_content(full.source.statistics[1])
     backend.close()
 
@@ -191,10 +191,10 @@ def test_a_state_is_left_out_only_if_that_is_allowed(
         backend = restore(schema, allow=True)
     assert all_entries(backend) == {name: full.entries[name] for name in ("totals", "visits")}
     backend.close()
-    told = sorted(record.getMessage() for record in caplog.records)
-    assert "state 'means' is not restored: key groups 0-127, 60 entries" in told[0]
-    assert "state 'per_place' is not restored: key groups 0-127, 120 entries" in told[1]
-    assert not any(" 0 bytes" in text for text in told)
+    messages = sorted(record.getMessage() for record in caplog.records)
+    assert "state 'means' is not restored: key groups 0-127, 60 entries" in messages[0]
+    assert "state 'per_place' is not restored: key groups 0-127, 120 entries" in messages[1]
+    assert not any(" 0 bytes" in text for text in messages)
 
 
 def test_fields_come_go_and_move(restore: Callable[..., KeyedStateBackend]) -> None:

@@ -57,13 +57,13 @@ def test_only_the_wanted_key_groups_are_restored(canonical: Callable[[bool], Sto
 def test_entries_of_rocksdb_files_are_cut_to_the_wanted_key_groups(
     full: Stored, tmp_path: Path, key_groups: KeyGroupRange
 ) -> None:
-    found = [
+    results = [
         key
         for state, rows in iter_entries(full.source, key_groups, str(tmp_path / "scratch"))
         if state == 1
         for key in rows.keys.to_list()
     ]
-    assert found == sorted(k for k in full.entries["means"] if k[0] in key_groups)
+    assert results == sorted(k for k in full.entries["means"] if k[0] in key_groups)
 
 
 def test_states_are_matched_by_name_not_by_place(full: Stored, tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ class World:
         return restore_rocksdb(self.schema, key_groups, sources, str(self.root / f"live-{self.number}"), UID)
 
     def assigned(self, sources: Sequence[RestoreSource], parallelism: int) -> list[tuple[KeyGroupRange, Any]]:
-        found = assign([(s.handle.key_group_range, s) for s in sources], parallelism, self.schema.max_parallelism)
-        return list(zip(subtask_ranges(parallelism, self.schema.max_parallelism), found, strict=True))
+        assignment = assign([(s.handle.key_group_range, s) for s in sources], parallelism, self.schema.max_parallelism)
+        return list(zip(subtask_ranges(parallelism, self.schema.max_parallelism), assignment, strict=True))
 
     def checkpoint(self, backends: Sequence[KeyedStateBackend]) -> list[RestoreSource]:
         """Each backend's snapshot; the backends are closed."""
@@ -186,11 +186,11 @@ def test_shifted_ranges_read_only_the_missing_key_groups(tmp_path: Path, counted
     backends = [world.restore(r, s) for r, s in subtasks]
     # 0-42 and 43-85 make 0-63: the second gives 43-63; 43-85 and 86-127 make 64-127: the first gives 64-85
     missing = [KeyGroupRange(43, 63), KeyGroupRange(64, 85)]
-    found = [
+    results = [
         sum(int(s.entries[[group - b.key_group_range.start for group in gap]].sum()) for s in b.statistics())
         for b, gap in zip(backends, missing, strict=True)
     ]
-    assert dict(counted) == {"scanned": sum(found), "loaded": sum(found)}
+    assert dict(counted) == {"scanned": sum(results), "loaded": sum(results)}
 
 
 def test_a_snapshot_after_a_cut_holds_nothing_of_the_others(tmp_path: Path) -> None:

@@ -55,15 +55,15 @@ def test_it_becomes_what_a_recorded_one_becomes(tmp_path: Path, parallelism: int
     for subtask, key_groups in enumerate(subtask_ranges(parallelism, SCHEMA.max_parallelism)):
         wanted = [s for s in sources if len(s.handle.key_group_range.intersection(key_groups))]
         assert choose_base(SCHEMA, key_groups, unrecorded(wanted)) is not None
-        known = restore_rocksdb(SCHEMA, key_groups, wanted, str(tmp_path / f"known-{subtask}"), UID)
+        from_recorded = restore_rocksdb(SCHEMA, key_groups, wanted, str(tmp_path / f"known-{subtask}"), UID)
         counted = restore_rocksdb(SCHEMA, key_groups, unrecorded(wanted), str(tmp_path / f"counted-{subtask}"), UID)
-        assert all_entries(counted) == all_entries(known)
-        for one, other in zip(counted.statistics(), known.statistics(), strict=True):
+        assert all_entries(counted) == all_entries(from_recorded)
+        for one, other in zip(counted.statistics(), from_recorded.statistics(), strict=True):
             assert one.key_group_range == other.key_group_range == key_groups
             assert np.array_equal(one.entries, other.entries)
             assert np.array_equal(one.digests, other.digests)
         check_content(counted)
-        known.close()
+        from_recorded.close()
         counted.close()
 
 
@@ -89,9 +89,9 @@ def test_of_what_lies_outside_its_range_nothing_is_left(tmp_path: Path) -> None:
     narrow = KeyGroupRange(20, 40)
     (source,) = unrecorded([replace(first, handle=replace(first.handle, key_group_range=narrow))])
     backend = restore_rocksdb(SCHEMA, KeyGroupRange(0, LAST), [source], str(tmp_path / "narrow"), UID)
-    found = {key[0] for entries in all_entries(backend).values() for key in entries}
-    assert found
-    assert found <= set(range(20, 41))
+    results = {key[0] for entries in all_entries(backend).values() for key in entries}
+    assert results
+    assert results <= set(range(20, 41))
     check_content(backend)
     backend.close()
 

@@ -21,7 +21,7 @@ from statelib.wire.ragged import from_list
 
 
 def means(root: Path, count: int, schema: KeyedStateSchema | None = None, way: Way | None = None) -> Checkpoint:
-    """A checkpoint of one entry a key in ``means``, ``key-0`` to ``key-<count - 1>``."""
+    """Return a checkpoint with one entry in ``means`` for each of the keys ``key-0`` to ``key-<count - 1>``."""
     schema = schema or KeyedStateSchema(STRING, 128, (MEANS,))
 
     def fill(backend: object) -> None:
@@ -34,19 +34,19 @@ def means(root: Path, count: int, schema: KeyedStateSchema | None = None, way: W
 def test_a_state_that_only_one_side_has(tmp_path: Path) -> None:
     few = means(tmp_path / "a", 5)
     more = means(tmp_path / "b", 5, sample_schema())
-    told = {state.name: state for state in Diff(few, more).states}
-    assert list(told) == ["means", "totals", "visits", "per_place"]
-    assert not told["means"].different
-    assert told["totals"].different
-    assert (told["totals"].before_type, told["totals"].added) == (None, 0)
+    states = {state.name: state for state in Diff(few, more).states}
+    assert list(states) == ["means", "totals", "visits", "per_place"]
+    assert not states["means"].different
+    assert states["totals"].different
+    assert (states["totals"].before_type, states["totals"].added) == (None, 0)
     only = replace(MEANS, name="means2")
     renamed = store_checkpoint(
         tmp_path / "c", KeyedStateSchema(STRING, 128, (only,)), Way(), lambda b: put(b, "means2", ["x"], [1.5])
     )
     made = Diff(few, renamed)
-    found = {s.name: (s.entries_before, s.entries_after, s.added, s.removed, s.key_groups_read) for s in made.states}
-    assert found["means"][:4] == (5, 0, 0, 5)
-    assert found["means2"] == (0, 1, 1, 0, 1)
+    counts = {s.name: (s.entries_before, s.entries_after, s.added, s.removed, s.key_groups_read) for s in made.states}
+    assert counts["means"][:4] == (5, 0, 0, 5)
+    assert counts["means2"] == (0, 1, 1, 0, 1)
     assert made.to_arrow("means2").drop_columns("key_group").to_pylist() == [
         {"key": "x", "change": "added", "before": None, "after": 1.5}
     ]

@@ -52,9 +52,9 @@ def test_parts_hold_every_entry_once(directory: Path, parts: int | None) -> None
     assert len(splits) == {None: 3, 1: 3, 2: 3, 1000: 128}.get(parts, len(splits))
     groups = [group for split in splits for run in split.runs for group in run]
     assert groups == sorted(set(groups))
-    found = whole(table, splits)
-    assert found.select(["key", "value"]).sort_by("key") == long_columns(ENTRIES)
-    assert found["key_group"].to_pylist() == key_groups(SCHEMA, found["key"].combine_chunks()).tolist()
+    rows = whole(table, splits)
+    assert rows.select(["key", "value"]).sort_by("key") == long_columns(ENTRIES)
+    assert rows["key_group"].to_pylist() == key_groups(SCHEMA, rows["key"].combine_chunks()).tolist()
 
 
 def test_parts_are_of_about_equal_bytes(directory: Path) -> None:
@@ -70,9 +70,9 @@ def test_a_few_key_groups_read_only_their_bytes(directory: Path) -> None:
         snapshot = counting(opened(directory))
         table = state_table(snapshot, None)
         snapshot.read_bytes.clear()
-        found = whole(table, table.splits(wanted, None, 2))
+        rows = whole(table, table.splits(wanted, None, 2))
         read[name] = sum(snapshot.read_bytes.values())
-        assert set(found["key_group"].to_pylist()) == (set(range(128)) if wanted is None else wanted & {17, 99})
+        assert set(rows["key_group"].to_pylist()) == (set(range(128)) if wanted is None else wanted & {17, 99})
     assert read["none"] == 0
     headers = 2 * _header_bytes(directory)
     groups = sum(_group_bytes(directory, group) for group in (17, 99))
@@ -101,10 +101,10 @@ def test_values_that_nobody_asks_for_are_not_decoded(directory: Path) -> None:
 
 def test_columns_come_in_the_order_asked_for(directory: Path) -> None:
     table = state_table(opened(directory), None)
-    found = whole(table, table.splits({3}, None, 2), "value", "key_group")
-    assert found.column_names == ["value", "key_group"]
-    assert set(found["key_group"].to_pylist()) == {3}
-    assert pc.min(found["value"]).as_py() >= 1
+    rows = whole(table, table.splits({3}, None, 2), "value", "key_group")
+    assert rows.column_names == ["value", "key_group"]
+    assert set(rows["key_group"].to_pylist()) == {3}
+    assert pc.min(rows["value"]).as_py() >= 1
 
 
 def test_unknown_states_are_named(directory: Path) -> None:
@@ -137,8 +137,8 @@ def test_every_state_and_column_of_flink_jobs(fixture: str) -> None:
     for part in opened(path).each_operator():
         for state in part.schema().states:
             table, expected = state_table(part, state.name), part.to_arrow(state.name)
-            found = whole(table, table.splits(None, None, 2))
-            assert text(found) == text(expected)
+            rows = whole(table, table.splits(None, None, 2))
+            assert text(rows) == text(expected)
             for column in expected.column_names:
                 assert text(whole(table, table.splits(None, None, 2), column)) == text(expected.select([column]))
 
@@ -154,11 +154,11 @@ def test_one_state_of_each_kind_of_snapshot(kind: str, tmp_path: Path) -> None:
         splits = table.splits(None, None, 4)
         assert len(splits) == (1 if kind == "rocksdb" else 4), "a copy of RocksDB's files is made once"
         assert len(table.splits(None, 4, 1)) == 4
-        found = whole(table, splits)
-        assert len(found) == len(stored.entries[state.name]) > 50
-        some = {int(group) for group in found["key_group"].to_pylist()[:7]}
-        kept = found.filter(pc.is_in(found["key_group"], pa.array(sorted(some), pa.int32())))
-        assert sorted(map(repr, _only(table, some).to_pylist())) == sorted(map(repr, kept.to_pylist()))
+        rows = whole(table, splits)
+        assert len(rows) == len(stored.entries[state.name]) > 50
+        some = {int(group) for group in rows["key_group"].to_pylist()[:7]}
+        filtered = rows.filter(pc.is_in(rows["key_group"], pa.array(sorted(some), pa.int32())))
+        assert sorted(map(repr, _only(table, some).to_pylist())) == sorted(map(repr, filtered.to_pylist()))
     assert not list(tmp_path.glob("statelib-scratch-*"))
 
 
@@ -181,8 +181,8 @@ def _with(schema: KeyedStateSchema, other: StateDescriptor) -> KeyedStateSchema:
 
 def _only(table: StateTable, groups: set[int]) -> pa.Table:
     """Return the rows of the key groups, filtered again after reading, as Spark does."""
-    found = whole(table, table.splits(groups, None, 4))
-    return found.filter(pc.is_in(found["key_group"], pa.array(sorted(groups), pa.int32())))
+    rows = whole(table, table.splits(groups, None, 4))
+    return rows.filter(pc.is_in(rows["key_group"], pa.array(sorted(groups), pa.int32())))
 
 
 def _bytes(table: StateTable, split: Split) -> int:

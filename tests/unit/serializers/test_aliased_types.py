@@ -142,14 +142,14 @@ CASES = [
 @pytest.mark.parametrize(("snapshot", "stored", "typed"), CASES)
 def test_values_are_read_and_everything_is_written_again(snapshot: bytes, stored: str, typed: object) -> None:
     reader = Reader(snapshot + b"more", "snapshot")
-    found = decode_serializer_snapshot(reader)
-    assert isinstance(found, Like)
+    decoded = decode_serializer_snapshot(reader)
+    assert isinstance(decoded, Like)
     assert reader.remaining == 4
-    assert encode_serializer_snapshot(found) == snapshot
-    assert str(parse_type(str(found))) == str(found)
+    assert encode_serializer_snapshot(decoded) == snapshot
+    assert str(parse_type(str(decoded))) == str(decoded)
     value = bytes.fromhex(stored)
-    assert json_reader(found)(Reader(value, "value")) == typed
-    codec, data = codec_of(found), np.frombuffer(value * 2, np.uint8)
+    assert json_reader(decoded)(Reader(value, "value")) == typed
+    codec, data = codec_of(decoded), np.frombuffer(value * 2, np.uint8)
     starts, limits = np.array([0, len(value)]), np.array([len(value), 2 * len(value)])
     column, ends = codec.decode(data, starts, limits)
     assert ends.tolist() == limits.tolist() == codec.skip(data, starts, limits).tolist()
@@ -162,10 +162,10 @@ def test_values_are_read_and_everything_is_written_again(snapshot: bytes, stored
 def test_a_list_with_a_mask_of_nulls_stays_bytes() -> None:
     name = TABLE + "LinkedListSerializer$LinkedListSerializerSnapshot"
     snapshot = composite(name, 3, LONG, outer=b"\1")
-    found = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
-    assert isinstance(found, Opaque)
-    assert found.serializer == TABLE + "LinkedListSerializer"
-    assert encode_serializer_snapshot(found) == snapshot
+    decoded = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
+    assert isinstance(decoded, Opaque)
+    assert decoded.serializer == TABLE + "LinkedListSerializer"
+    assert encode_serializer_snapshot(decoded) == snapshot
 
 
 def test_an_option_of_a_value_that_may_be_null_stays_bytes() -> None:
@@ -174,9 +174,9 @@ def test_an_option_of_a_value_that_may_be_null_stays_bytes() -> None:
     inner = decode_serializer_snapshot(Reader(composite(option, 2, LONG), "snapshot"))
     for name, outer in ((option, b""), (SCALA + "TraversableSerializerSnapshot", b"\0\4code")):
         snapshot = composite(name, 2, inner, outer=outer)
-        found = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
-        assert isinstance(found, Opaque)
-        assert encode_serializer_snapshot(found) == snapshot
+        decoded = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
+        assert isinstance(decoded, Opaque)
+        assert encode_serializer_snapshot(decoded) == snapshot
 
 
 def test_nobody_jumps_over_a_value_with_a_part_that_only_its_class_can_read() -> None:

@@ -74,8 +74,8 @@ def test_what_could_be_divided_in_several_ways_is_not(key: StateType, value: Sta
 def test_the_only_way_to_divide_is_found() -> None:
     part = stored(level(1) + b"\x54\x01\x02\x04", level(0) + b"\x54\x01\x02\x04\x06")
     assert entry_spans(rules(LEVEL, KRYO), part, "r") == [(4, 8, 12), (12, 16, 21)]
-    found = [(line["uk"]["v"], line["value"]["hex"]) for line in lines(LEVEL, KRYO, part)]
-    assert found == [("HIGH", "54010204"), ("LOW", "5401020406")]
+    results = [(line["uk"]["v"], line["value"]["hex"]) for line in lines(LEVEL, KRYO, part)]
+    assert results == [("HIGH", "54010204"), ("LOW", "5401020406")]
     assert entry_spans(rules(LEVEL, KRYO), part + bytes(MOST_BYTES), "r") is None
     texts = stored(b"\x02axyz", b"\x02bxyz")
     assert entry_spans(rules(STRING, KRYO), texts, "r") == [(4, 6, 9), (9, 11, 14)]
@@ -87,8 +87,8 @@ def test_where_it_is_divided_it_is_so_as_it_was_written(entries: list[tuple[int,
     part = stored(*(level(ordinal) + value for ordinal, value in entries))
     spans = entry_spans(rules(LEVEL, KRYO), part, "r")
     if spans is not None:
-        found = [(part[begin:middle], part[middle:end]) for begin, middle, end in spans]
-        assert found == [(level(ordinal), value) for ordinal, value in entries]
+        results = [(part[begin:middle], part[middle:end]) for begin, middle, end in spans]
+        assert results == [(level(ordinal), value) for ordinal, value in entries]
     elif len(entries) > 1:
         ambiguous = sum(part[at : at + 4] in (level(0), level(1)) for at in range(4, len(part)))
         assert ambiguous > len(entries)

@@ -95,11 +95,11 @@ def test_numbers_of_any_sensible_size_have_text() -> None:
     value = 7**9000  # Python's own limit is 4300 digits
     raw = value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
     stored = (len(raw) + 4).to_bytes(4, "big") + raw
-    (found,) = decoded("bigint", stored).to_pylist()
-    assert found == shown("bigint", stored)["v"]
-    assert codec_of(parse_type("bigint")).encode(pa.array([found])).to_list() == [stored]
+    (result,) = decoded("bigint", stored).to_pylist()
+    assert result == shown("bigint", stored)["v"]
+    assert codec_of(parse_type("bigint")).encode(pa.array([result])).to_list() == [stored]
     (scaled,) = decoded("bigdecimal", stored + bytes(4)).to_pylist()
-    assert scaled == found
+    assert scaled == result
 
 
 def test_numbers_that_would_take_minutes_to_write_are_refused() -> None:
@@ -133,8 +133,8 @@ def _class(name: str, *fields: tuple[str, str, str]) -> JavaClass:
     return JavaClass(_PACKAGE + name, 1, 2, fields)
 
 
-def read(found: JavaObject, monkeypatch: pytest.MonkeyPatch) -> Sql:
-    monkeypatch.setattr("statelib.serializers.sql.logical_types.read_object", lambda _: found)
+def read(decoded: JavaObject, monkeypatch: pytest.MonkeyPatch) -> Sql:
+    monkeypatch.setattr("statelib.serializers.sql.logical_types.read_object", lambda _: decoded)
     return Sql(read_logical_type(Reader(b"", "header")))
 
 
@@ -146,11 +146,11 @@ def test_a_logical_type_within_itself_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 def test_endlessly_many_logical_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = JavaObject(_class("IntType"))
+    result = JavaObject(_class("IntType"))
     for _ in range(60):
-        found = JavaObject(_class("MapType"), {"keyType": found, "valueType": found})
+        result = JavaObject(_class("MapType"), {"keyType": result, "valueType": result})
     with pytest.raises(UnsupportedError, match="at most 10000 logical types"):
-        read(found, monkeypatch)
+        read(result, monkeypatch)
 
 
 def test_java_lists_that_are_none() -> None:
@@ -171,6 +171,6 @@ def test_a_duration_which_writes_itself_in_blocks() -> None:
     """A Duration in the form in which the configuration of a state's time to live contains it."""
     head = "aced00057372000d6a6176612e74696d652e536572955d84ba1b2248b20c00007870"
     reader = Reader(bytes.fromhex(head + "770d0100000000000151800000000078"), "duration")
-    found = read_object(reader)
+    result = read_object(reader)
     assert reader.remaining == 0
-    assert found.written == {"java.time.Ser": [bytes.fromhex("01000000000001518000000000")]}
+    assert result.written == {"java.time.Ser": [bytes.fromhex("01000000000001518000000000")]}

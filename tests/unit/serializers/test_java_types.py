@@ -54,9 +54,9 @@ def test_columns_come_back_among_other_bytes(text: str) -> None:
     written = codec.encode(values).to_list()
     rows = from_list([b"before", *written])
     cursor, limit = rows.starts[1:], rows.offsets[2:]
-    found, end = codec.decode(rows.data, cursor, limit)
-    found.validate(full=True)
-    assert found.equals(values)
+    result, end = codec.decode(rows.data, cursor, limit)
+    result.validate(full=True)
+    assert result.equals(values)
     assert end.tolist() == codec.skip(rows.data, cursor, limit).tolist() == limit.tolist()
     assert str(type_) == text
     if codec.width > 0:

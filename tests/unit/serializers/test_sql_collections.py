@@ -40,9 +40,11 @@ def test_the_snapshots_are_those_of_flink(text: str) -> None:
     writer, stored = Writer(), bytes.fromhex(SNAPSHOTS[text])
     reader = Reader(stored, "snapshot")
     name, version = reader.utf(), reader.i32()
-    found = read_sql_snapshot(reader, name, version, lambda _: [])
+    decoded = read_sql_snapshot(reader, name, version, lambda _: [])
     assert reader.remaining == 0
-    assert [part.type for part in found.type.parts][: len(logical(text).parts)] == [p.type for p in logical(text).parts]
+    assert [part.type for part in decoded.type.parts][: len(logical(text).parts)] == [
+        p.type for p in logical(text).parts
+    ]
     if text in NESTED:
         with pytest.raises(UnsupportedError, match="is read, and not written"):
             write_sql_snapshot(writer, logical(text), lambda *_: None)
@@ -86,9 +88,9 @@ def test_every_value_comes_back() -> None:
     for part in (values, values.slice(100, 57), values.slice(0, 0)):
         rows = codec.encode(part)
         data = np.ascontiguousarray(rows.data)
-        found, ends = codec.decode(data, rows.offsets[:-1], rows.offsets[1:])
+        result, ends = codec.decode(data, rows.offsets[:-1], rows.offsets[1:])
         assert ends.tolist() == rows.offsets[1:].tolist()
-        assert found.to_pylist() == part.to_pylist()
+        assert result.to_pylist() == part.to_pylist()
         assert all(length % 8 == 4 for length in rows.lengths)
 
 
@@ -101,6 +103,6 @@ def test_the_bytes_of_a_small_array_and_a_small_map() -> None:
     text = bytes.fromhex("01000000 00000000 0a000000 10000000") + b"0123456789" + bytes(6)
     body = (len(keys)).to_bytes(4, "little") + keys + text
     slots = bytes.fromhex("10000000 18000000") + len(body).to_bytes(4, "little") + (40).to_bytes(4, "little")
-    (found,) = codec_of(type_).encode(values).to_list()
-    assert found[4:] == bytes(8) + slots + array + body + bytes(-len(body) % 8)
-    assert json_reader(type_)(Reader(found, "row"))["v"][0]["v"][1] == {"type": "null"}
+    (result,) = codec_of(type_).encode(values).to_list()
+    assert result[4:] == bytes(8) + slots + array + body + bytes(-len(body) % 8)
+    assert json_reader(type_)(Reader(result, "row"))["v"][0]["v"][1] == {"type": "null"}

@@ -32,25 +32,25 @@ def dog(*values: object) -> dict[str, object]:
 def test_attributes_of_supertypes_come_first_the_topmost_of_all(version: str) -> None:
     snapshot, values = FLINK[version]
     reader = Reader(snapshot, "snapshot")
-    found = decode_serializer_snapshot(reader)
+    decoded = decode_serializer_snapshot(reader)
     assert reader.remaining == 0
-    assert isinstance(found, Like)
-    assert str(found.form) == f"rowdata<f0: BIGINT, f1: {DOG}>"
-    assert encode_serializer_snapshot(found) == snapshot
-    read, rows = json_reader(found), Reader(values, "rows")
-    told = [read(rows)["v"] for _ in range(3)]
+    assert isinstance(decoded, Like)
+    assert str(decoded.form) == f"rowdata<f0: BIGINT, f1: {DOG}>"
+    assert encode_serializer_snapshot(decoded) == snapshot
+    read, rows = json_reader(decoded), Reader(values, "rows")
+    read_values = [read(rows)["v"] for _ in range(3)]
     assert rows.remaining == 0
-    assert told[0] == [{"type": "long", "v": 42}, dog("Rex", 4, "a long-haired Collie", 7)]
-    assert told[1] == [NULL, dog(None, 0, None, None)]
-    assert told[2] == [{"type": "long", "v": 1}, NULL]
+    assert read_values[0] == [{"type": "long", "v": 42}, dog("Rex", 4, "a long-haired Collie", 7)]
+    assert read_values[1] == [NULL, dog(None, 0, None, None)]
+    assert read_values[2] == [{"type": "long", "v": 1}, NULL]
 
 
 @pytest.mark.parametrize("version", FLINK)
 def test_columns_have_all_attributes(version: str) -> None:
     snapshot, values = FLINK[version]
-    found = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
+    decoded = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
     end = 4 + int.from_bytes(values[:4], "big")
-    column, _ = codec_of(found).decode(np.frombuffer(values, np.uint8), np.array([0]), np.array([end]))
+    column, _ = codec_of(decoded).decode(np.frombuffer(values, np.uint8), np.array([0]), np.array([end]))
     (row,) = column.to_pylist()
     assert row == {"f0": 42, "f1": {"name": "Rex", "legs": 4, "breed": "a long-haired Collie", "age": 7}}
 
@@ -66,14 +66,14 @@ def attribute(name: str) -> JavaObject:
     return JavaObject(JavaClass("StructuredAttribute", 1, 2, ()), {"name": name, "type": of_int})
 
 
-def read(found: JavaObject, monkeypatch: pytest.MonkeyPatch) -> Sql:
-    monkeypatch.setattr(logical_types, "read_object", lambda _: found)
+def read(decoded: JavaObject, monkeypatch: pytest.MonkeyPatch) -> Sql:
+    monkeypatch.setattr(logical_types, "read_object", lambda _: decoded)
     return Sql(read_logical_type(Reader(b"", "header")))
 
 
 def test_a_type_may_add_nothing_to_its_supertype(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = read(structured(structured(None, attribute("a"))), monkeypatch)
-    assert [part.name for part in found.type.parts] == ["a"]
+    result = read(structured(structured(None, attribute("a"))), monkeypatch)
+    assert [part.name for part in result.type.parts] == ["a"]
 
 
 def test_supertypes_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

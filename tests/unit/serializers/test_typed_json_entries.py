@@ -39,8 +39,8 @@ def key_of(descriptor: StateDescriptor, max_parallelism: int = 128, **parts: pa.
 def test_lists_that_expire_show_natural_values_and_their_places() -> None:
     column = pa.array([[{"last_access": 7, "value": "x,"}, {"last_access": 8, "value": ""}]])
     (value,) = encode_values(LIST, column).to_list()
-    found = lines(LIST, key_of(LIST), value)
-    assert [line.partition('"ns":')[2] for line in found] == [
+    exported = lines(LIST, key_of(LIST), value)
+    assert [line.partition('"ns":')[2] for line in exported] == [
         'null,"idx":0,"value":{"type":"string","v":"x,"}}',
         'null,"idx":1,"value":{"type":"string","v":""}}',
     ]

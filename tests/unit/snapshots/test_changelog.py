@@ -131,12 +131,12 @@ def test_every_stream_is_shared_and_what_is_referred_to_is_not_written(subtask: 
 
 
 def test_the_log_ends_by_its_number_of_parts(subtask: Subtask) -> None:
-    found = []
+    results = []
     for number in range(1, 8):
         subtask.change(float(number))
-        found.append(subtask.log_of(number))
+        results.append(subtask.log_of(number))
         subtask.complete(number)
-    assert found == [0, 1, 2, 3, 0, 1, 2]
+    assert results == [0, 1, 2, 3, 0, 1, 2]
 
 
 def test_a_snapshot_without_changes_adds_nothing_and_never_ends_the_log(chain: CheckpointChain) -> None:

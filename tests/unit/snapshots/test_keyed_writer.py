@@ -37,7 +37,7 @@ def write(root: Path, operator: KeyedOperator, states: list[StateRows]) -> list[
 
 
 def shifted(rows: int, wrong: int) -> StateRows:
-    """Entries, of which one lies a key group beside its own."""
+    """Return entries, of which one is in the key group after its own."""
     keys = pa.array(range(rows), pa.int64())
     groups = assign_key_groups(np.arange(rows, dtype=np.int32), 128)
     groups[wrong] = (groups[wrong] + 1) % 128

@@ -190,8 +190,8 @@ def test_a_name_with_other_bytes_is_written_again(
     subtask: Subtask, chain: CheckpointChain, tmp_path: Path, wrong: dict[str, int]
 ) -> None:
     source = subtask.source(1, subtask.take(1))
-    known = previous_of(source)
-    lying = PreviousSnapshot(known.checkpoint_id, {n: replace(w, **wrong) for n, w in known.files.items()})
+    previous = previous_of(source)
+    lying = PreviousSnapshot(previous.checkpoint_id, {n: replace(w, **wrong) for n, w in previous.files.items()})
     again = restored(chain, source, tmp_path / "again", lying)
     for path in (tmp_path / "again" / "db").glob("*.sst"):
         replaced(path)

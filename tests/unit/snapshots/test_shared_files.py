@@ -93,8 +93,11 @@ def test_only_shared_files_with_a_known_checksum_can_be_shared_again() -> None:
         state_handle_id="",
     )
     checksums = {"file:///s/a": (5, 11, 7), "b": (6, 12, None), "file:///s/e": (8, 13, None)}
-    known = content_hash(b"bytes")
-    expected = {"1.sst": WrittenStream(absolute, 5, 11, 7), "4.sst": WrittenStream(inline, 5, known.crc32c, known.xxh3)}
+    recorded_checksums = content_hash(b"bytes")
+    expected = {
+        "1.sst": WrittenStream(absolute, 5, 11, 7),
+        "4.sst": WrittenStream(inline, 5, recorded_checksums.crc32c, recorded_checksums.xxh3),
+    }
     assert previous_snapshot(handle, checksums) == PreviousSnapshot(CheckpointId(4), expected)
 
 

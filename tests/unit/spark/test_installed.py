@@ -47,8 +47,8 @@ def test_of_a_wheel_both_zips_and_the_jar_go(tmp_path: Path, monkeypatch: pytest
 def test_of_a_distribution_the_directory_beside_comes_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = with_modules(tmp_path / "spark" / "python", "pyspark")
     pyspark, py4j = zips(python / "lib")
-    found = path_after(monkeypatch, pyspark, py4j, "/lib")
-    assert found == [str(python), str(py4j), "/lib"], "py4j is in its zip only"
+    result = path_after(monkeypatch, pyspark, py4j, "/lib")
+    assert result == [str(python), str(py4j), "/lib"], "py4j is in its zip only"
 
 
 def test_a_zip_without_a_directory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,11 +56,11 @@ def source(root: Path, **files: pa.Table) -> str:
 @pytest.mark.parametrize("key", ["shop", "number", "shop, number"])
 def test_each_event_is_taken_by_one_subtask(tmp_path: Path, key: str, parallelism: int) -> None:
     location, pipeline = source(tmp_path, a=events(), b=events(500, 1000)), new_pipeline(tmp_path, key)
-    found = source_files(pipeline, [location], parallelism)
-    assert found is not None
-    assert found.rows == 1500
-    found = pickle.loads(pickle.dumps(found))
-    parts = [own_events(pipeline, found, subtask, parallelism) for subtask in range(parallelism)]
+    sources = source_files(pipeline, [location], parallelism)
+    assert sources is not None
+    assert sources.rows == 1500
+    sources = pickle.loads(pickle.dumps(sources))
+    parts = [own_events(pipeline, sources, subtask, parallelism) for subtask in range(parallelism)]
     assert all(part.schema == event_schema(pipeline) for part in parts)
     assert parallelism == 1 or all(0 < len(part) < 1500 for part in parts)
     assert pa.concat_tables(parts).sort_by("at") == events(1500).sort_by("at").cast(event_schema(pipeline))
@@ -68,9 +68,9 @@ def test_each_event_is_taken_by_one_subtask(tmp_path: Path, key: str, parallelis
 
 def test_events_without_a_key_are_the_first_subtasks(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
-    found = source_files(pipeline, [location], 3)
-    assert found is not None
-    assert [own_events(pipeline, found, subtask, 3)["shop"].null_count for subtask in range(3)] == [20, 0, 0]
+    sources = source_files(pipeline, [location], 3)
+    assert sources is not None
+    assert [own_events(pipeline, sources, subtask, 3)["shop"].null_count for subtask in range(3)] == [20, 0, 0]
 
 
 def test_a_file_and_a_directory_with_what_spark_leaves_out(tmp_path: Path) -> None:
@@ -78,17 +78,17 @@ def test_a_file_and_a_directory_with_what_spark_leaves_out(tmp_path: Path) -> No
     for name in ("_SUCCESS", ".a.parquet.crc", "b.parquet._COPYING_"):
         Path(location, name).write_text("no Parquet file")
     for named in (location, f"file:{location}", f"file://{location}", f"{location}/a.parquet", f"{location}/"):
-        found = source_files(pipeline, [named], 2)
-        assert found is not None, named
-        assert found.rows == 1000
+        sources = source_files(pipeline, [named], 2)
+        assert sources is not None, named
+        assert sources.rows == 1000
 
 
 def test_no_events(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events(0)), new_pipeline(tmp_path)
-    found = source_files(pipeline, [location], 2)
-    assert found is not None
-    assert found.rows == 0
-    assert own_events(pipeline, found, 1, 2) == event_schema(pipeline).empty_table()
+    sources = source_files(pipeline, [location], 2)
+    assert sources is not None
+    assert sources.rows == 0
+    assert own_events(pipeline, sources, 1, 2) == event_schema(pipeline).empty_table()
 
 
 @pytest.mark.parametrize(
@@ -154,19 +154,19 @@ def test_many_files_are_left_to_spark(tmp_path: Path) -> None:
 
 def test_a_file_that_was_written_again_is_refused(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
-    found = source_files(pipeline, [location], 2)
-    assert found is not None
+    sources = source_files(pipeline, [location], 2)
+    assert sources is not None
     source(tmp_path, a=events(1000, 1))
     with pytest.raises(RetryableError, match=r"a\.parquet was written again") as caught:
-        own_events(pipeline, found, 0, 2)
+        own_events(pipeline, sources, 0, 2)
     assert caught.value.kind == "source-changed"
 
 
 @pytest.mark.parametrize("how", ["gone", "cut", "damaged"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, how: str) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
-    found = source_files(pipeline, [location], 2)
-    assert found is not None
+    sources = source_files(pipeline, [location], 2)
+    assert sources is not None
     path = Path(location, "a.parquet")
     data = path.read_bytes()
     path.unlink()
@@ -175,5 +175,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, how: str) -> None:
     if how == "damaged":
         path.write_bytes(data[:4] + bytes(2000) + data[2004:])
     with pytest.raises(RetryableError, match=r"a\.parquet cannot be read") as caught:
-        own_events(pipeline, found, 0, 2)
+        own_events(pipeline, sources, 0, 2)
     assert caught.value.kind == "source-unreadable"

@@ -38,7 +38,7 @@ def groups_of(key_type: StateType, *keys: Any) -> frozenset[int]:
 
 
 @pytest.mark.parametrize(
-    ("told", "left"),
+    ("condition", "left"),
     [
         (EqualTo(GROUP, 7), {7}),
         (EqualTo(GROUP, 128), set()),
@@ -51,8 +51,8 @@ def groups_of(key_type: StateType, *keys: Any) -> frozenset[int]:
         (LessThanOrEqual(GROUP, 1), {0, 1}),
     ],
 )
-def test_bounds_of_key_groups(told: Filter, left: set[int]) -> None:
-    assert wanted(LONG, told) == left
+def test_bounds_of_key_groups(condition: Filter, left: set[int]) -> None:
+    assert wanted(LONG, condition) == left
 
 
 def test_several_filters_hold_at_once() -> None:
@@ -82,7 +82,7 @@ def test_keys_of_several_columns_lead_there_once_all_are_fixed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "told"),
+    ("key_type", "condition"),
     [
         (LONG, Not(EqualTo(GROUP, 7))),
         (LONG, Not(EqualTo(KEY, 7))),
@@ -101,6 +101,6 @@ def test_keys_of_several_columns_lead_there_once_all_are_fixed() -> None:
         (Tuple((LONG, DOUBLE)), EqualTo(("key", "f0"), 1)),
     ],
 )
-def test_what_cannot_be_told_excludes_nothing(key_type: StateType, told: Filter) -> None:
+def test_what_cannot_be_told_excludes_nothing(key_type: StateType, condition: Filter) -> None:
     """Double: Spark's 0.0 equals -0.0, whose key group is another; times have nanoseconds that Spark does not see."""
-    assert wanted(key_type, told) is None
+    assert wanted(key_type, condition) is None

@@ -48,19 +48,19 @@ def read(directory: Path, *filters: Filter, **options: str) -> tuple[list[dict[s
 def test_one_key_costs_its_key_group(directory: Path) -> None:
     every, parts, all_bytes = read(directory)
     assert (len(every), parts) == (ENTRIES, 4)
-    found, parts, read_bytes = read(directory, EqualTo(("key",), 77 * STRIDE))
+    result, parts, read_bytes = read(directory, EqualTo(("key",), 77 * STRIDE))
     assert parts == 1
     assert {"key": 77 * STRIDE, "value": 77 * STRIDE % 1000 + 1} in [
-        {"key": row["key"], "value": row["value"]} for row in found
+        {"key": row["key"], "value": row["value"]} for row in result
     ]
-    assert len({row["key_group"] for row in found}) == 1
+    assert len({row["key_group"] for row in result}) == 1
     assert 0 < read_bytes < all_bytes / 50
 
 
 def test_a_range_of_key_groups_costs_its_share(directory: Path) -> None:
     _, _, all_bytes = read(directory)
-    found, _, read_bytes = read(directory, GreaterThanOrEqual(("key_group",), 96))
-    assert {row["key_group"] for row in found} == set(range(96, 128))
+    result, _, read_bytes = read(directory, GreaterThanOrEqual(("key_group",), 96))
+    assert {row["key_group"] for row in result} == set(range(96, 128))
     assert read_bytes < all_bytes / 3
 
 

@@ -24,9 +24,9 @@ Traceback (most recent call last):
 
 
 def test_what_the_python_worker_raised_is_said() -> None:
-    told = as_own(PythonException(WORKER.format(raised="OSError: [Errno 28] No space left on device: '/scratch/x'")))
-    assert isinstance(told, RetryableError)
-    assert told.message == "the Spark job failed: OSError: [Errno 28] No space left on device: '/scratch/x'"
+    error = as_own(PythonException(WORKER.format(raised="OSError: [Errno 28] No space left on device: '/scratch/x'")))
+    assert isinstance(error, RetryableError)
+    assert error.message == "the Spark job failed: OSError: [Errno 28] No space left on device: '/scratch/x'"
 
 
 def from_task(error: Exception, token: str) -> PythonException:
@@ -43,9 +43,13 @@ def test_an_error_of_our_own_stays_itself() -> None:
     error = from_task(CorruptStateError("chk-3/_metadata: short", kind="short-file", hint="statelib verify"), ATTEMPT)
     with pytest.raises(CorruptStateError) as caught, raising_task_errors(ATTEMPT):
         raise error
-    told = as_own(caught.value)
-    assert isinstance(told, CorruptStateError)
-    assert (told.message, told.kind, told.hint) == ("chk-3/_metadata: short", "short-file", "statelib verify")
+    reported = as_own(caught.value)
+    assert isinstance(reported, CorruptStateError)
+    assert (reported.message, reported.kind, reported.hint) == (
+        "chk-3/_metadata: short",
+        "short-file",
+        "statelib verify",
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,9 +70,9 @@ def test_a_task_error_survives_as_text() -> None:
 
 
 def test_without_a_traceback_spark_is_quoted() -> None:
-    told = as_own(PythonException("Job aborted.\nmore"))
-    assert told is not None
-    assert told.message == "the Spark job failed: Job aborted."
+    error = as_own(PythonException("Job aborted.\nmore"))
+    assert error is not None
+    assert error.message == "the Spark job failed: Job aborted."
 
 
 FAKE = "CorruptStateError: chk-3/_metadata: short"
@@ -83,9 +87,9 @@ FAKE = "CorruptStateError: chk-3/_metadata: short"
     ],
 )
 def test_what_a_user_function_says_is_not_taken_for_an_error_of_our_own(raised: str) -> None:
-    told = as_own(PythonException(WORKER.format(raised=raised)))
-    assert isinstance(told, RetryableError)
-    assert told.message == f"the Spark job failed: {raised.splitlines()[0]}"
+    error = as_own(PythonException(WORKER.format(raised=raised)))
+    assert isinstance(error, RetryableError)
+    assert error.message == f"the Spark job failed: {raised.splitlines()[0]}"
 
 
 def test_what_a_user_function_says_declines_nothing() -> None:
@@ -93,12 +97,12 @@ def test_what_a_user_function_says_declines_nothing() -> None:
     expired = noting_task_error(other, 0, CheckpointFailureReason.CHECKPOINT_EXPIRED)
     with pytest.raises(OSError, match="disk full") as raised, noting_task_error(other, 0), expired:
         raise OSError("disk full")
-    said = raised.value.__notes__[0]
-    assert failure_in(ValueError(said), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
-    assert failure_in(ValueError(said.replace(f" {other}", "")), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
+    note = raised.value.__notes__[0]
+    assert failure_in(ValueError(note), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
+    assert failure_in(ValueError(note.replace(f" {other}", "")), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
     noted = (
         CheckpointFailureReason.CHECKPOINT_EXPIRED,
         "subtask 0 declined the checkpoint, CHECKPOINT_EXPIRED: OSError: disk full",
     )
-    assert failure_in(ValueError(f"x\n{said}\ny"), other) == noted
+    assert failure_in(ValueError(f"x\n{note}\ny"), other) == noted
     assert failure_in(raised.value, other) == noted, "the note of the inner block counts"

@@ -16,10 +16,10 @@ from statelib.wire.checksum import content_hash, crc32c
 
 
 def test_both_sums_of_parts_are_those_of_the_whole():
-    data, found = content(10_000), content_hash(b"")
+    data, result = content(10_000), content_hash(b"")
     for start in range(0, len(data), 777):
-        found.update(memoryview(data)[start : start + 777])
-    assert (found.crc32c, found.xxh3) == (crc32c(data), xxhash.xxh3_64_intdigest(data))
+        result.update(memoryview(data)[start : start + 777])
+    assert (result.crc32c, result.xxh3) == (crc32c(data), xxhash.xxh3_64_intdigest(data))
 
 
 def written(tmp_path: Path, size: int) -> tuple[str, FileRecord]:

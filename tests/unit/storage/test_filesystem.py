@@ -228,13 +228,19 @@ def test_a_link_in_the_place_of_the_shared_directory_is_refused(tmp_path: Path) 
 def test_only_its_own_shared_files_are_discarded(tmp_path: Path) -> None:
     streams, other = factory(tmp_path), factory(tmp_path, subtask=1)
     place = f"file://{tmp_path}/flights/shared/{ATTEMPT}-0-"
-    kept = [shared(streams, 10).handle, shared(other, 10).handle]
-    for path in (kept[1].path, f"{place}../x", place, f"{place}0/..", kept[0].path.replace("shared", "chk-1")):
+    still_shared = [shared(streams, 10).handle, shared(other, 10).handle]
+    for path in (
+        still_shared[1].path,
+        f"{place}../x",
+        place,
+        f"{place}0/..",
+        still_shared[0].path.replace("shared", "chk-1"),
+    ):
         with pytest.raises(InvalidRequestError) as caught:
             streams.discard(FileStateHandle(path, 10))
         assert caught.value.kind == "foreign-file"
     assert len(list((tmp_path / "flights/shared").iterdir())) == 2
-    streams.discard(kept[0])
+    streams.discard(still_shared[0])
     assert [p.name for p in (tmp_path / "flights/shared").iterdir()] == [f"{ATTEMPT}-1-0"]
 
 

@@ -118,8 +118,8 @@ def test_a_machine_gets_its_credentials_as_ever(
 
 
 def test_the_setting_is_yes_or_no() -> None:
-    assert all(allows_http({ALLOW_HTTP: said}) for said in ("true", "1", "Yes"))
-    assert not any(allows_http({ALLOW_HTTP: said}) for said in ("false", "0", "no", " "))
+    assert all(allows_http({ALLOW_HTTP: each}) for each in ("true", "1", "Yes"))
+    assert not any(allows_http({ALLOW_HTTP: each}) for each in ("false", "0", "no", " "))
     assert not allows_http({})
     with pytest.raises(InvalidRequestError, match=r"STATELIB_ALLOW_HTTP=maybe: expected true or false"):
         allows_http({ALLOW_HTTP: "maybe"})

@@ -28,21 +28,23 @@ def test_findings_are_in_order_and_say_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("good")
     os.mkfifo(tmp_path / "fifo")
     paths = ["good", "gone", "short", "flipped", f"file:{tmp_path}/absolute", "link", "fifo", "good/x"]
-    found = verify_files(str(tmp_path), [record(path) for path in paths], read_data=True)
+    verification = verify_files(str(tmp_path), [record(path) for path in paths], read_data=True)
     size, crc = len(DATA), crc32c(DATA)
-    assert found[0] == FileFinding("good", RANGE, size, size, crc, crc, "")
-    assert found[1] == FileFinding("gone", RANGE, size, None, crc, None, "missing")
-    assert found[2] == FileFinding("short", RANGE, size, size - 1, crc, None, "size")
-    assert found[3] == FileFinding("flipped", RANGE, size, size, crc, crc32c(bytes(flipped)), "checksum")
-    assert [finding.problem for finding in found[4:]] == ["", "missing", "missing", "missing"]
-    assert [finding.path for finding in found] == paths
+    assert verification[0] == FileFinding("good", RANGE, size, size, crc, crc, "")
+    assert verification[1] == FileFinding("gone", RANGE, size, None, crc, None, "missing")
+    assert verification[2] == FileFinding("short", RANGE, size, size - 1, crc, None, "size")
+    assert verification[3] == FileFinding("flipped", RANGE, size, size, crc, crc32c(bytes(flipped)), "checksum")
+    assert [finding.problem for finding in verification[4:]] == ["", "missing", "missing", "missing"]
+    assert [finding.path for finding in verification] == paths
 
 
 def test_sizes_alone_are_verified_without_reading(tmp_path: Path) -> None:
     (tmp_path / "flipped").write_bytes(bytes(len(DATA)))
     (tmp_path / "empty").touch()
-    found = verify_files(str(tmp_path), [record("flipped"), record("empty"), record("empty", b"")], read_data=False)
-    assert [(f.problem, f.actual_size, f.actual_crc) for f in found] == [
+    verification = verify_files(
+        str(tmp_path), [record("flipped"), record("empty"), record("empty", b"")], read_data=False
+    )
+    assert [(f.problem, f.actual_size, f.actual_crc) for f in verification] == [
         ("", len(DATA), None),
         ("size", 0, None),
         ("", 0, None),
@@ -58,8 +60,8 @@ def test_nothing_outside_is_looked_at(tmp_path: Path, path: str) -> None:
 
 def test_an_allowed_root_widens_absolute_paths(tmp_path: Path) -> None:
     (tmp_path / "shared").write_bytes(DATA)
-    found = verify_files(f"{tmp_path}/chk-1", [record(f"{tmp_path}/shared")], True, allowed_root=str(tmp_path))
-    assert [f.problem for f in found] == [""]
+    verification = verify_files(f"{tmp_path}/chk-1", [record(f"{tmp_path}/shared")], True, allowed_root=str(tmp_path))
+    assert [f.problem for f in verification] == [""]
 
 
 def test_list_files(tmp_path: Path) -> None:
@@ -73,14 +75,14 @@ def test_list_files(tmp_path: Path) -> None:
         (root / path).write_bytes(bytes(size))
         os.utime(root / path, ns=(0, 1_700_000_000_123_999_999))
     (root / "link").symlink_to(away)
-    found = list_files(f"file:{root}")
-    assert [(f.path, f.regular) for f in found] == [
+    files = list_files(f"file:{root}")
+    assert [(f.path, f.regular) for f in files] == [
         ("a", True),
         ("chk-1/b", True),
         ("chk-1/deep/c", True),
         ("link", False),
     ]
-    assert found[1] == StoredFile("chk-1/b", 3, 1_700_000_000_123, True)
+    assert files[1] == StoredFile("chk-1/b", 3, 1_700_000_000_123, True)
 
 
 def test_listing_what_is_not_there(tmp_path: Path) -> None:

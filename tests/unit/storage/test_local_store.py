@@ -80,10 +80,10 @@ def host(tmp_path: Path) -> Host:
 
 def test_what_was_completed_is_found_by_another_store(host: Host, tmp_path: Path) -> None:
     files = host.take(3, 1, 0) | host.take(3, 1, 1)
-    found = LocalStateStore(str(tmp_path / "local"), "file:///state", "p").find(chk(3), files)
-    assert set(found) == set(files)
-    assert {p.copy.name for p in found.values()} == {"stream-0", "000009.sst"}
-    assert len({p.directory for p in found.values()}) == 2
+    result = LocalStateStore(str(tmp_path / "local"), "file:///state", "p").find(chk(3), files)
+    assert set(result) == set(files)
+    assert {p.copy.name for p in result.values()} == {"stream-0", "000009.sst"}
+    assert len({p.directory for p in result.values()}) == 2
 
 
 def test_only_the_very_bytes_are_found(host: Host, tmp_path: Path) -> None:

@@ -112,14 +112,14 @@ def test_a_large_stream_has_a_file_of_its_own(streams: CheckpointStreamFactory, 
 
 
 def test_dropped_streams_leave_no_byte(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
-    kept = put(streams, content(100))
+    other_stream = put(streams, content(100))
     dropped = streams.create_stream(EXCLUSIVE)
     dropped.write(content(300))
     dropped.close()
     streams.flush()
     (path,) = files(tmp_path)
     assert path.read_bytes() == content(100)
-    assert segment(kept).path == f"file://{path}"
+    assert segment(other_stream).path == f"file://{path}"
 
 
 def test_a_failed_attempt_removes_its_physical_files(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_records_have_each_physical_file_once_and_verify_each_segment(
     whole = content_hash(path.read_bytes())
     assert (record.crc32c, record.xxh3) == (whole.crc32c, whole.xxh3)
     for piece, size in zip(record.segments, (100, 300), strict=True):
-        found = content_hash(content(size))
-        assert (piece.crc32c, piece.xxh3) == (found.crc32c, found.xxh3)
+        result = content_hash(content(size))
+        assert (piece.crc32c, piece.xxh3) == (result.crc32c, result.xxh3)
     reader = DirectoryReader(f"file://{tmp_path}/flights", record.checksums())
     damaged = bytearray(path.read_bytes())
     damaged[450] ^= 1
@@ -209,22 +209,22 @@ def test_the_keys_of_segments_tell_them_apart() -> None:
 
 def pieces(size_bytes: int, *living: int) -> list[WrittenStream]:
     """Segments of a file of that size."""
-    file, start, found = PhysicalFile("file:///p", size_bytes, 0), 0, []
+    file, start, result = PhysicalFile("file:///p", size_bytes, 0), 0, []
     for size in living:
         handle = SegmentFileStateHandle(file.path, start, size, SegmentScope.SHARED, str(start))
-        found.append(WrittenStream(handle, size, 0, physical=file))
+        result.append(WrittenStream(handle, size, 0, physical=file))
         start += size
-    return found
+    return result
 
 
-@pytest.mark.parametrize(("living", "limit", "kept"), [((30, 20), 2.0, 2), ((30, 19), 2.0, 0), ((100,), 1.0, 1)])
+@pytest.mark.parametrize(("living", "limit", "is_kept"), [((30, 20), 2.0, 2), ((30, 19), 2.0, 0), ((100,), 1.0, 1)])
 def test_a_file_is_referred_to_again_as_long_as_enough_of_it_lives(
-    living: tuple[int, ...], limit: float, kept: int
+    living: tuple[int, ...], limit: float, is_kept: int
 ) -> None:
     whole = WrittenStream(FileStateHandle("file:///whole", 7), 7, 0)
     again = dense([*pieces(100, *living), whole], limit)
     assert whole.handle in again
-    assert len(again) == kept + 1
+    assert len(again) == is_kept + 1
 
 
 def test_a_storage_that_does_not_merge_refers_to_whole_files_only(storage: FileSystemCheckpointStorage) -> None:
@@ -249,8 +249,8 @@ def test_cancelling_one_stream_does_not_disturb_the_others(streams: CheckpointSt
     doomed.write(content(1000))
     canceller = threading.Thread(target=doomed.close)
     canceller.start()
-    kept = put(streams, content(77))
+    other_stream = put(streams, content(77))
     canceller.join()
     streams.flush()
-    assert bytes(DirectoryReader(f"file://{tmp_path}/flights").read(kept.handle)) == content(77)
+    assert bytes(DirectoryReader(f"file://{tmp_path}/flights").read(other_stream.handle)) == content(77)
     assert [path.stat().st_size for path in files(tmp_path)] == [77]

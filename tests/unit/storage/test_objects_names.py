@@ -81,14 +81,14 @@ def test_a_scheme_nobody_knows_is_refused_without_showing_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("hdfs://name/x", "overwrites files"), ("s3a://bucket/x", "write s3://"), ("abfs://c@a/x", "write abfss://")],
 )
-def test_a_scheme_that_people_try_says_what_to_do(text: str, said: str) -> None:
+def test_a_scheme_that_people_try_says_what_to_do(text: str, message: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         PLACES.kind(text)
     assert caught.value.kind == "unknown-scheme"
-    assert said in f"{caught.value} {caught.value.hint}"
+    assert message in f"{caught.value} {caught.value.hint}"
 
 
 def test_an_account_is_a_place_of_its_own() -> None:

@@ -72,9 +72,9 @@ def test_listings_go_on_page_after_page(bucket: str) -> None:
     for number in range(1005):
         put(f"{root}/{number}")
     remover = ObjectRemover(IMPATIENT)
-    found = [f"{root}/{file.path}" for file in remover.list_files(root)]
-    assert len(found) == 1005
-    remover.remove_files(found, [root])
+    results = [f"{root}/{file.path}" for file in remover.list_files(root)]
+    assert len(results) == 1005
+    remover.remove_files(results, [root])
     assert remover.list_files(root) == []
 
 

@@ -78,14 +78,14 @@ def test_every_handle_is_moved() -> None:
     )
     metadata = CheckpointMetadata(1, (OperatorState(bytes(16), 1, 2, ((0, state),), coordinator=files[0]),))
     moved = relocation_of({"/old": "/new"}).metadata(metadata)
-    ((_, found),) = moved.operators[0].subtasks
-    assert found.keyed
-    paths = [getattr(s, "path", "") for s in stream_handles(found.keyed)]
+    ((_, result),) = moved.operators[0].subtasks
+    assert result.keyed
+    paths = [getattr(s, "path", "") for s in stream_handles(result.keyed)]
     assert paths == ["/new/a", "/new/b", "", "/new/a"]
-    assert found.operator == OperatorStreamStateHandle(
+    assert result.operator == OperatorStreamStateHandle(
         (("s", 0, (1, 2)),), SegmentFileStateHandle("/new/b", 0, 1, SegmentScope.SHARED, "id")
     )
-    assert found.raw_keyed == KeyGroupsStateHandle(whole, (0, -1), FileStateHandle("/new/a", 1))
-    assert found.raw_operator == state.raw_operator
+    assert result.raw_keyed == KeyGroupsStateHandle(whole, (0, -1), FileStateHandle("/new/a", 1))
+    assert result.raw_operator == state.raw_operator
     assert moved.operators[0].coordinator == FileStateHandle("/new/a", 1)
     assert relocation_of(None).metadata(metadata) is metadata

@@ -45,8 +45,8 @@ def test_a_directory(tmp_path: Path, path: str, exists: bool, files: int) -> Non
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     for root in (str(tmp_path), f"file://{tmp_path}"):
-        found = look_at_source(f"{root}/{path}", PLACES)
-        assert (found.exists, found.files, found.newest_ms is not None) == (exists, files, exists)
+        listing = look_at_source(f"{root}/{path}", PLACES)
+        assert (listing.exists, listing.files, listing.newest_ms is not None) == (exists, files, exists)
 
 
 def test_a_bucket(bucket: str) -> None:
@@ -55,8 +55,8 @@ def test_a_bucket(bucket: str) -> None:
         put_into(bucket)(name)
     for path, exists, files in CASES:
         for root in (bucket, bucket.replace("s3:", "s3a:")):
-            found = look_at_source(f"{root}/{path}", PLACES)
-            assert (found.exists, found.files, found.newest_ms is not None) == (exists, files, exists), path
+            listing = look_at_source(f"{root}/{path}", PLACES)
+            assert (listing.exists, listing.files, listing.newest_ms is not None) == (exists, files, exists), path
 
 
 def test_a_directory_without_files_is_there(tmp_path: Path) -> None:

@@ -83,14 +83,14 @@ def test_no_line_shows_a_password(form: str) -> None:
         raise ValueError(f"bad URL {CATALOG}")
     except ValueError:
         log.exception("it broke")
-    said = out.getvalue()
-    assert CANARY not in said
-    assert MEANT not in said
-    assert "abc/def" not in said
-    assert "0123456789" not in said
-    assert said.count("db.example:5432/statelib") == 2
-    assert "ValueError" in said
-    assert "a=1" in said
+    logged = out.getvalue()
+    assert CANARY not in logged
+    assert MEANT not in logged
+    assert "abc/def" not in logged
+    assert "0123456789" not in logged
+    assert logged.count("db.example:5432/statelib") == 2
+    assert "ValueError" in logged
+    assert "a=1" in logged
 
 
 @pytest.mark.parametrize(

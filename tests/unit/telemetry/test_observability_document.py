@@ -38,10 +38,10 @@ def test_every_log_field_is_in_the_table() -> None:
 def test_the_rules_are_of_metrics_that_exist() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     (group,) = yaml.safe_load(block)["groups"]
-    known = {f"airflow_{m.name.replace('.', '_')}": m.kind for m in METRICS}
+    metrics = {f"airflow_{m.name.replace('.', '_')}": m.kind for m in METRICS}
     for rule in group["rules"]:
         used = re.findall(r"airflow_statelib_\w+", rule["expr"])
         assert used
-        assert set(used) <= set(known), rule["alert"]
+        assert set(used) <= set(metrics), rule["alert"]
         counted = "increase(" in rule["expr"]
-        assert not counted or {known[name] for name in used} == {MetricKind.COUNTER}
+        assert not counted or {metrics[name] for name in used} == {MetricKind.COUNTER}

@@ -49,10 +49,10 @@ def test_rows_are_gathered_and_joined_whole() -> None:
 
 def test_blocks_cover_all_rows_and_are_no_larger_than_asked() -> None:
     offsets = from_list(ROWS).offsets
-    found = list(blocks(offsets))
-    assert [a for a, _ in found] == [0, *(b for _, b in found[:-1])]
-    assert found[-1][1] == len(ROWS)
-    assert all(b - a == 1 or offsets[b] - offsets[a] <= BLOCK_BYTES for a, b in found)
+    spans = list(blocks(offsets))
+    assert [a for a, _ in spans] == [0, *(b for _, b in spans[:-1])]
+    assert spans[-1][1] == len(ROWS)
+    assert all(b - a == 1 or offsets[b] - offsets[a] <= BLOCK_BYTES for a, b in spans)
 
 
 @given(
@@ -69,8 +69,8 @@ def test_any_spans_are_gathered(data: bytes, spans: list[tuple[int, int]], width
         spans = [(begin % width + start // width * width, width) for start, _ in spans]
     spans = [(start, length) for start, length in spans if start + length <= len(data)]
     starts, lengths = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
-    found = gather(np.frombuffer(data, np.uint8), starts, lengths)
-    assert found.to_list() == [data[start : start + length] for start, length in spans]
+    gathered = gather(np.frombuffer(data, np.uint8), starts, lengths)
+    assert gathered.to_list() == [data[start : start + length] for start, length in spans]
 
 
 @given(lengths=st.lists(st.integers(0, 400), min_size=1, max_size=12), seed=st.integers(0, 99))
