@@ -216,9 +216,10 @@ class Checkpoint:
                 kind="raw-keyed-state",
                 hint="take a savepoint with Flink: there they are state like any other",
             )
-        return self._managed_sources()
+        return self.managed_sources()
 
-    def _managed_sources(self) -> tuple[RestoreSource, ...]:
+    def managed_sources(self) -> tuple[RestoreSource, ...]:
+        """Return the restore sources without the timers in raw keyed state."""
         schema, reader, checksums = self.managed_schema, self.reader(), self.checksums() or {}
         if schema is None:
             return ()
@@ -250,7 +251,7 @@ class Checkpoint:
         ``scratch``: the directory for temporary copies. Raises CorruptStateError, NotFoundError (``missing-file``),
         UnsupportedError."""
         with located(self.directory), scratch_directory(scratch, "read") as directory:
-            for number, source in enumerate(self._managed_sources()):
+            for number, source in enumerate(self.managed_sources()):
                 reader = EntryReader(source, str(Path(directory) / str(number)))
                 for window in windows_of(source.handle, self.window_bytes):
                     yield from reader.read([window])

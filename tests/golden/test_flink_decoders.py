@@ -22,7 +22,8 @@ from statelib.model.operator_state import OperatorStateDescriptor, OperatorState
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, TIME_WINDOW, Field, Nullable, ObjectArray, Opaque, Pojo, StateType
 from statelib.savepoints.lines import export_all_lines
-from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.tables.state_table import state_table
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 from statelib.serializers import register_decoder
@@ -160,22 +161,39 @@ def raw_timers() -> KeyGroupsStateHandle:
     return KeyGroupsStateHandle(KeyGroupRange(29, 29), (0,), ByteStreamStateHandle("raw", data))
 
 
-def test_timers_in_raw_keyed_state_are_not_put_beside_themselves(tmp_path: Path) -> None:
-    """The raw ones are copied, so that a table in their place would be timers once more."""
+def with_raw_timers(path: Path) -> Checkpoint:
+    """A savepoint of Flink's, with timers in raw keyed state beside its keyed state."""
     metadata, _ = decode_metadata((KEYS / "_metadata").read_bytes())
     (index,) = (i for i, o in enumerate(metadata.operators) if any(state.keyed for _, state in o.subtasks))
     operator = metadata.operators[index]
     subtasks = tuple((i, replace(state, raw_keyed=raw_timers())) for i, state in operator.subtasks)
     operators = (*metadata.operators[:index], replace(operator, subtasks=subtasks), *metadata.operators[index + 1 :])
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved" / "_metadata").write_bytes(encode_metadata(replace(metadata, operators=operators)))
-    saved = open_checkpoint(str(tmp_path / "saved"))
+    path.mkdir()
+    (path / "_metadata").write_bytes(encode_metadata(replace(metadata, operators=operators)))
+    return open_checkpoint(str(path))
+
+
+def test_state_beside_timers_in_raw_keyed_state_is_read_in_splits(tmp_path: Path) -> None:
+    saved = with_raw_timers(tmp_path / "saved")
+    name = saved.schema().states[0].name
+    table = state_table(saved, name)
+    parts = [part for split in table.splits(None, 1, 1) for part in table.read(split, ["key"])]
+    assert sum(map(len, parts)) == len(saved.to_arrow(name)) > 0
+    with pytest.raises(UnsupportedError) as caught:
+        state_table(saved, "_timer_state/event_t")
+    assert caught.value.kind == "raw-keyed-state"
+
+
+def test_timers_in_raw_keyed_state_are_not_put_beside_themselves(tmp_path: Path) -> None:
+    """The raw ones are copied, so that a table in their place would be timers once more."""
+    saved = with_raw_timers(tmp_path / "saved")
+    uid = saved.keyed_operator().operator_id.hex()
     timers = saved.schema().state("_timer_state/event_t")
-    change = {operator.operator_id.hex(): OperatorChange(put={timers: saved.to_arrow(timers.name)})}
+    change = {uid: OperatorChange(put={timers: saved.to_arrow(timers.name)})}
     with pytest.raises(UnsupportedError, match="_timer_state/event_t") as caught:
         rewrite(saved, NewSavepoint(str(tmp_path), "again"), changes=change)
     assert caught.value.kind == "raw-keyed-state"
-    change = {operator.operator_id.hex(): OperatorChange()}
+    change = {uid: OperatorChange()}
     again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "again"), changes=change))
     assert again.to_arrow(timers.name) == saved.to_arrow(timers.name)
 

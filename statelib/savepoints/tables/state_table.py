@@ -99,7 +99,7 @@ def state_table(opened: Checkpoint, state: str | None) -> StateTable:
     """Return the state with the given name, or the only state of the selected operator if ``state`` is None.
 
     Raises InvalidRequestError: ``unknown-state`` for a name that no state has, ``no-state`` if ``state`` is None and
-    there is not exactly one state."""
+    there is not exactly one state. Raises UnsupportedError: ``raw-keyed-state`` for timers in raw keyed state."""
     schema = opened.schema()
     names = [descriptor.name for descriptor in schema.states]
     if state is None and len(names) != 1:
@@ -111,7 +111,9 @@ def state_table(opened: Checkpoint, state: str | None) -> StateTable:
     with located(opened.directory):
         descriptor = schema.state(names[0] if state is None else state)
     # The recorded statistics are not used to read columns. Their size is proportional to the number of key groups.
-    sources = tuple(replace(source, statistics=None) for source in opened.sources())
+    raw = any(timers.descriptor == descriptor for timers in opened.raw_timers)
+    stored = opened.sources() if raw else opened.managed_sources()
+    sources = tuple(replace(source, statistics=None) for source in stored)
     return StateTable(opened.directory, schema, descriptor.name, sources)
 
 
