@@ -9,18 +9,22 @@ from dataclasses import dataclass, replace
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import INSTANT, TIME_WINDOW, ListOf, Row, StateType, Ttl, Tuple
 
+COMPUTED = ("avg", "variance", "stddev")
+"""The aggregates whose value is computed from what the state holds."""
+
 
 @dataclass(frozen=True)
 class FrameColumn:
     """One column of the flat table. ``source``: the column of the state's plain table (``key``, ``namespace``,
     ``user_key``, ``value``) that its values come from. ``path``: indexes of the nested fields that lead to them.
-    ``average``: the values are the quotient of the first two fields at ``path``."""
+    ``computed``: the aggregate whose value is computed from the fields at ``path``, '' if the values are at ``path``
+    themselves."""
 
     name: str
     type: StateType
     source: str
     path: tuple[int, ...] = ()
-    average: bool = False
+    computed: str = ""
 
     @property
     def is_key(self) -> bool:
@@ -58,25 +62,25 @@ def _value_columns(state: StateDescriptor) -> Iterator[FrameColumn]:
     if state.kind is StateKind.LIST:
         yield FrameColumn("value", ListOf(type_), "value")
         return
-    averages = {m.field for m in state.meanings if m.agg == "avg"}
+    computed = {m.field: m.agg for m in state.meanings if m.agg in COMPUTED}
     inner: tuple[int, ...] = path
     if isinstance(type_, Ttl):
         type_, inner = type_.value, (1,)
     if isinstance(type_, Row) and "" not in {m.field for m in state.meanings}:
         for i, field in enumerate(type_.fields):
-            yield from _flat(field.name, field.type, (*inner, i), field.name in averages)
+            yield from _flat(field.name, field.type, (*inner, i), computed.get(field.name, ""))
     else:
-        yield from _flat("value", type_, inner, "" in averages)
+        yield from _flat("value", type_, inner, computed.get("", ""))
 
 
-def _flat(name: str, type_: StateType, path: tuple[int, ...], average: bool) -> Iterator[FrameColumn]:
+def _flat(name: str, type_: StateType, path: tuple[int, ...], computed: str) -> Iterator[FrameColumn]:
     """Yield the columns of one field. An aggregate that keeps several values has several columns; the column of its
     ``value`` has the name of the aggregate."""
     if not isinstance(type_, Row):
         yield FrameColumn(name, type_, "value", path)
         return
-    if average:
-        yield FrameColumn(name, type_.fields[0].type, "value", path, average=True)
+    if computed:
+        yield FrameColumn(name, type_.fields[0].type, "value", path, computed)
     for i, field in enumerate(type_.fields):
         own = name if field.name == "value" else f"{name}.{field.name}"
-        yield from _flat(own, field.type, (*path, i), average=False)
+        yield from _flat(own, field.type, (*path, i), "")

@@ -91,7 +91,8 @@ class FieldDefinition(Part):
     """The content of a state or of one of its fields: an aggregate (``agg``), or only a ``type`` if a
     user function computes it. A text instead of a mapping is short for ``type``. ``of`` with several columns: ``first``
     or ``last`` takes all of them from one event. ``nulls``: whether ``first`` and ``last`` keep a null as a value.
-    ``renamed_from``: names of the field in older checkpoints."""
+    ``where``: the boolean column of the events that count, '' if all events do. ``renamed_from``: names of the field in
+    older checkpoints."""
 
     model_config = ConfigDict(json_schema_extra={SHORT_FORM: "type"})
 
@@ -100,6 +101,7 @@ class FieldDefinition(Part):
     by: Names = ()
     nulls: Nulls | None = None
     bounds: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] = ()
+    where: str = ""
     type: str | None = None
     renamed_from: Names = ()
 

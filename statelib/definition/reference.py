@@ -139,13 +139,15 @@ DESCRIPTIONS = {
     "states.<name>.kind": "One of Flink's kinds of state.",
     "states.<name>.fields": "The fields of the state if it is a row: aggregates or types, by name.",
     "states.<name>.fields.<name>.agg": "The aggregate: `count`, `sum`, `min`, `max`, `avg`, `first`, `last`, "
-    "`collect`, `distinct`, `histogram`.",
+    "`collect`, `distinct`, `histogram`, `variance`, `stddev`, `bool_and`, `bool_or`.",
     "states.<name>.fields.<name>.of": "The column that is aggregated. For `first` and `last` it may be a list: all "
     "columns are taken from the same event, nulls included.",
     "states.<name>.fields.<name>.by": "For `first` and `last`: the columns that order the events.",
     "states.<name>.fields.<name>.nulls": "For `first` and `last`: `skip` (the default) takes the first or last value "
     "that is not null; `keep` takes the value of the first or last event, which may be null.",
     "states.<name>.fields.<name>.bounds": "For `histogram`: the upper bounds of its buckets.",
+    "states.<name>.fields.<name>.where": "A boolean column: only events for which it is true count. "
+    "`{agg: count, where: refunded}` counts the refunds. Compute the column with `expr` in `source.columns`.",
     "states.<name>.fields.<name>.type": "The field's type, instead of `agg`, if a function computes the field. The "
     "short form is `name: long`.",
     "states.<name>.fields.<name>.renamed_from": "Names of the field in older checkpoints.",

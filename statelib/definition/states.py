@@ -64,7 +64,9 @@ def _meanings(state: StateDefinition) -> Iterator[FieldMeaning]:
         of = field.of if isinstance(field.of, str) else None
         keeps_nulls = field.nulls is Nulls.KEEP
         agg = field.agg or ""
-        yield FieldMeaning(name, agg, of, field.by, field.bounds, field.renamed_from, keeps_nulls, bool(field.together))
+        yield FieldMeaning(
+            name, agg, of, field.by, field.bounds, field.renamed_from, keeps_nulls, bool(field.together), field.where
+        )
 
 
 def timers_of(name: str, state: StateDefinition) -> tuple[StateDescriptor, ...]:
@@ -132,4 +134,4 @@ def _spec(field: FieldDefinition, columns: Types) -> AggregateSpec:
     assert field.agg is not None, "an aggregate without a name passed the checks"
     of = (field.of, columns[field.of]) if isinstance(field.of, str) else None
     by, together = (tuple((name, columns[name]) for name in names) for names in (field.by, field.together))
-    return AggregateSpec(field.agg, of, by, field.bounds, field.nulls or Nulls.SKIP, together)
+    return AggregateSpec(field.agg, of, by, field.bounds, field.nulls or Nulls.SKIP, together, field.where)

@@ -5,7 +5,7 @@ All computations are on whole columns. ``aggregates.py`` describes the results.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -74,16 +74,21 @@ class Sum:
 
 @dataclass(frozen=True)
 class Extreme:
-    """``min`` and ``max`` of values of any ordered type."""
+    """``min`` and ``max`` of values of any ordered type. ``bool_and`` and ``bool_or`` are those of booleans."""
 
     spec: AggregateSpec
 
+    @property
+    def end(self) -> str:
+        """``min`` or ``max``."""
+        return "min" if self.spec.agg in ("min", "bool_and") else "max"
+
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
-        return reduce_groups(values, codes, grouping.size, self.spec.agg)
+        return reduce_groups(values, codes, grouping.size, self.end)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        return better(before, more, [(before, more)], self.spec.agg)
+        return better(before, more, [(before, more)], self.end)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,31 @@ class Average:
         fields = zip(before.flatten(), more.flatten(), strict=True)
         sums, counts = (_add(a, b, self.spec) for a, b in fields)
         return _sum_and_count(sums, counts, pc.and_(before.is_null(), more.is_null()))
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """``variance`` and ``stddev``: the mean, the sum of the squared deviations from it, and the number of the values.
+    The deviations are added as Chan, Golub and LeVeque describe (1979), because the difference of two large sums would
+    lose the digits that matter."""
+
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        values, codes = _inputs(events, self.spec.column, grouping.codes)
+        numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        counts = np.bincount(codes, minlength=grouping.size).astype(np.int64)
+        means = np.bincount(codes, numbers, minlength=grouping.size) / np.maximum(counts, 1)
+        squares = np.bincount(codes, (numbers - means[codes]) ** 2, minlength=grouping.size)
+        return _deviations(means, squares, counts)
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        (mean, squares, count), (mean_2, squares_2, count_2) = (_zeros_for_nulls(both) for both in (before, more))
+        counts = count + count_2
+        share = count_2 / np.maximum(counts, 1)
+        apart = mean_2 - mean
+        means = np.where(count == 0, mean_2, mean + apart * share)
+        return _deviations(means, squares + squares_2 + apart * apart * count * share, counts)
 
 
 @dataclass(frozen=True)
@@ -188,6 +218,10 @@ ACCUMULATORS: dict[str, Callable[[AggregateSpec], Accumulator]] = {
     "collect": Collected,
     "distinct": Collected,
     "histogram": Histogram,
+    "variance": Deviations,
+    "stddev": Deviations,
+    "bool_and": Extreme,
+    "bool_or": Extreme,
 }
 
 
@@ -241,6 +275,16 @@ def _overflow(spec: AggregateSpec) -> InvalidRequestError:
         kind="sum-overflow",
         hint="declare the column as double",
     )
+
+
+def _zeros_for_nulls(accumulators: pa.Array) -> list[npt.NDArray[Any]]:
+    """Return the fields of accumulators as arrays, with zeros for an accumulator that is null."""
+    return [field.fill_null(0).to_numpy(zero_copy_only=False) for field in accumulators.flatten()]
+
+
+def _deviations(means: npt.NDArray[Any], squares: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> pa.Array:
+    fields = [pa.array(means), pa.array(squares), pa.array(counts)]
+    return pa.StructArray.from_arrays(fields, ["mean", "squares", "count"], mask=pa.array(counts == 0))
 
 
 def _sum_and_count(sums: pa.Array, counts: pa.Array, null: pa.Array) -> pa.Array:

@@ -29,7 +29,8 @@ class AggregateSpec:
 
     ``of`` is (column, type), or None for a ``count`` of events. ``by`` are the columns that order ``first`` and
     ``last``. ``bounds`` are the upper bounds of a ``histogram``. ``nulls`` applies to ``first`` and ``last``.
-    ``together`` replaces ``of`` and holds several columns of ``first`` or ``last`` that come from the same event."""
+    ``together`` replaces ``of`` and holds several columns of ``first`` or ``last`` that come from the same event.
+    ``where`` is the boolean column of the events that count, '' if all events do."""
 
     agg: str
     of: tuple[str, StateType] | None = None
@@ -37,6 +38,7 @@ class AggregateSpec:
     bounds: tuple[float, ...] = ()
     nulls: Nulls = Nulls.SKIP
     together: tuple[tuple[str, StateType], ...] = ()
+    where: str = ""
 
     @property
     def accumulator_type(self) -> StateType:
@@ -98,6 +100,7 @@ def _list_of_column(spec: AggregateSpec) -> StateType:
 
 
 AVERAGE = Row((Field("sum", DOUBLE), Field("count", LONG)))
+DEVIATIONS = Row((Field("mean", DOUBLE), Field("squares", DOUBLE), Field("count", LONG)))
 
 AGGREGATES: dict[str, Aggregate] = {
     "count": Aggregate(lambda _: LONG, inputs=(), column=ColumnRule.OPTIONAL),
@@ -110,6 +113,10 @@ AGGREGATES: dict[str, Aggregate] = {
     "collect": Aggregate(_list_of_column),
     "distinct": Aggregate(_list_of_column),
     "histogram": Aggregate(lambda _: ArrayOf(LONG), inputs=NUMERIC, takes_bounds=True),
+    "variance": Aggregate(lambda _: DEVIATIONS, inputs=NUMERIC),
+    "stddev": Aggregate(lambda _: DEVIATIONS, inputs=NUMERIC),
+    "bool_and": Aggregate(_type_of_column, inputs=("boolean",)),
+    "bool_or": Aggregate(_type_of_column, inputs=("boolean",)),
 }
 """
 The aggregates by name.
@@ -124,6 +131,9 @@ The aggregates by name.
 - ``distinct``: each value once, in ascending order.
 - ``histogram``: counts of values by upper bound. Element i counts bounds[i-1] < value <= bounds[i], and the last
   element counts the values above every bound.
+- ``variance``, ``stddev``: those of a sample, as in SQL. The mean, the sum of the squared deviations from it, and the
+  count are stored.
+- ``bool_and``, ``bool_or``: whether all values are true, or any value is.
 """
 
 

@@ -12,13 +12,22 @@ from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.accumulators import accumulator_of
 from statelib.functions.aggregates import AggregateSpec
-from statelib.functions.grouping import group_rows, one_array, valid_rows
+from statelib.functions.grouping import Grouping, group_rows, one_array, valid_rows
 from statelib.functions.state_function import Progress
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.keys import encode_keys
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.wire.ragged import Ragged
+
+
+def counted(spec: AggregateSpec, events: pa.Table, grouping: Grouping) -> tuple[pa.Table, Grouping]:
+    """Return the events that count for an aggregate by its column ``where``, and their groups, whose numbers are
+    unchanged. A null counts as false."""
+    if not spec.where:
+        return events, grouping
+    rows = np.flatnonzero(one_array(events[spec.where]).fill_null(False).to_numpy(zero_copy_only=False))
+    return events.take(pa.array(rows)), Grouping(grouping.codes[rows], grouping.first)
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class AggregateFunction:
         order = quick_order(state_keys)
         if order is not None:  # the state is stored in about this order, so it is read in one pass
             grouping, state_keys = grouping.ordered(order), state_keys.take(order)
-        partials = [accumulator_of(spec).partial(events, grouping) for _, spec in self.fields]
+        partials = [accumulator_of(spec).partial(*counted(spec, events, grouping)) for _, spec in self.fields]
         if self._is_single:
             with_value = valid_rows(partials)
             partials, state_keys = [partials[0].take(pa.array(with_value))], state_keys.take(with_value)
@@ -118,6 +127,7 @@ class AggregateFunction:
     def columns(self) -> set[str]:
         """The names of the columns that it reads, without the key columns."""
         read = {name for _, spec in self.fields for name, _ in spec.columns}
+        read |= {spec.where for _, spec in self.fields if spec.where}
         return read if self.user_key is None else read | {self.user_key}
 
     @property

@@ -39,7 +39,8 @@ class FieldMeaning:
     ``agg``: the aggregate whose accumulator the field holds, '' if a user function computes it. ``of``, ``by``: the
     columns that the aggregate reads. ``bounds``: the bounds of a histogram. ``renamed_from``: names that the field
     had in older snapshots. ``keeps_nulls``: ``first`` and ``last`` also take null as a value. ``together``: the
-    accumulator holds several columns of one event."""
+    accumulator holds several columns of one event. ``where``: the boolean column of the events that count, '' if all
+    events do."""
 
     field: str
     agg: str = ""
@@ -49,6 +50,7 @@ class FieldMeaning:
     renamed_from: tuple[str, ...] = ()
     keeps_nulls: bool = False
     together: bool = False
+    where: str = ""
 
 
 @dataclass(frozen=True)

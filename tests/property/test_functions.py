@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ SCHEMA = pa.schema(
         ("x", pa.float64()),
         ("s", pa.string()),
         ("t", pa.int64()),
+        ("b", pa.bool_()),
     ]
 )
 BOUNDS = [-1.0, 0.0, 2.5]
@@ -37,6 +39,13 @@ FIELDS: dict[str, dict[str, object]] = {
     "all": {"agg": "collect", "of": "x"},
     "each": {"agg": "distinct", "of": "s"},
     "spread": {"agg": "histogram", "of": "x", "bounds": BOUNDS},
+    "variance": {"agg": "variance", "of": "x"},
+    "stddev": {"agg": "stddev", "of": "n"},
+    "every": {"agg": "bool_and", "of": "b"},
+    "any": {"agg": "bool_or", "of": "b"},
+    "some": {"agg": "count", "where": "b"},
+    "some_n": {"agg": "sum", "of": "n", "where": "b"},
+    "last_some": {"agg": "last", "of": "s", "by": ["t"], "where": "b"},
 }
 STATES: dict[str, dict[str, object]] = {
     "row": {"kind": "value", "fields": FIELDS},
@@ -57,12 +66,13 @@ EVENT = st.fixed_dictionaries(
         "x": st.none() | st.sampled_from([-2.0, -1.0, -0.0, 0.0, 2.5, 3.0, math.nan]),
         "s": st.none() | st.sampled_from(["", "p", "q", "\N{SNOWMAN}"]),
         "t": st.none() | st.integers(0, 3),
+        "b": st.none() | st.booleans(),
     }
 )
 
 
 def pipeline(key: list[str]) -> Pipeline:
-    columns = {"k": "string", "u": "long", "n": "long", "x": "double", "s": "string", "t": "long"}
+    columns = {"k": "string", "u": "long", "n": "long", "x": "double", "s": "string", "t": "long", "b": "boolean"}
     source = {"path": "{start}-{end}", "columns": columns}
     return Pipeline.model_validate(
         {"name": "p", "source": source, "key": key, "on_null_key": "drop", "states": STATES, "backend": "heap"}
@@ -84,8 +94,17 @@ def picked(events: list[Event], spec: dict[str, object], choose: Callable[..., o
     return {"value": value, **{f"by_{c}": v for c, v in zip(columns, order, strict=False)}}
 
 
+def deviations(values: list[float]) -> object:
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    near = {"rel": 1e-9, "abs": 1e-9}
+    return {"mean": pytest.approx(mean, **near), "squares": pytest.approx(squares, **near), "count": len(values)}
+
+
 def aggregate(events: list[Event], spec: dict[str, object]) -> object:
     agg = spec["agg"]
+    if "where" in spec:
+        events = [event for event in events if event[str(spec["where"])]]
     if agg == "count":
         return len(of(events, spec["of"])) if "of" in spec else len(events)
     if agg in ("first", "last"):
@@ -101,6 +120,10 @@ def aggregate(events: list[Event], spec: dict[str, object]) -> object:
         "min": min,
         "max": max,
         "avg": lambda v: {"sum": sum(v), "count": len(v)},
+        "variance": deviations,
+        "stddev": deviations,
+        "bool_and": all,
+        "bool_or": any,
         "collect": sorted,
         "distinct": lambda v: sorted(set(v)),
     }[agg](values)

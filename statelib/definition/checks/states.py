@@ -10,9 +10,12 @@ from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.errors import StatelibError
 from statelib.functions.aggregates import AGGREGATES, ColumnRule, Nulls, accepts
-from statelib.model.types import VOID, Scalar
+from statelib.model.types import BOOLEAN, VOID, Scalar
 
-AGGREGATES_OF_KIND = {"reducing": ("count", "sum", "min", "max"), "list": ("collect", "distinct")}
+AGGREGATES_OF_KIND = {
+    "reducing": ("count", "sum", "min", "max", "bool_and", "bool_or"),
+    "list": ("collect", "distinct"),
+}
 """The aggregates of kinds that allow only some: the value of a reducing state has the type of its input, and a list
 state holds elements."""
 
@@ -75,7 +78,7 @@ def _check_function(state: StateDefinition, key: Sequence[str], where: Where) ->
         at = (*where, "fields", name)
         if name in key:
             yield Problem(at, "is also a key column: the function could not distinguish them")
-        if field.type is None or field.agg is not None:
+        if field.type is None or field.agg is not None or field.where:
             yield Problem(at, "expected a type, as in 'flights: long': the function computes the field")
         else:
             yield from check_type(field.type, at)
@@ -101,6 +104,7 @@ def _check_aggregate(
         yield from _check_by(field, field.agg, columns, where)
         yield from _check_nulls(field, field.agg, where)
         yield from _check_bounds(field, field.agg, where)
+        yield from _check_where(field.where, columns, (*where, "where"))
 
 
 def _check_of(field: FieldDefinition, agg: str, columns: Columns, where: Where) -> Iterator[Problem]:
@@ -165,6 +169,14 @@ def _check_bounds(field: FieldDefinition, agg: str, where: Where) -> Iterator[Pr
     elif any(a >= b for a, b in pairwise(field.bounds)):
         bounds = ", ".join(f"{bound:g}" for bound in field.bounds)
         yield Problem((*where, "bounds"), f"expected ascending numbers, found {bounds}")
+
+
+def _check_where(name: str, columns: Columns, where: Where) -> Iterator[Problem]:
+    if name and name not in columns:
+        yield not_declared(name, columns, where)
+    elif name and columns[name] not in (None, BOOLEAN):
+        text = f"expected a boolean column; {name} is {columns[name]}; compute one with 'expr' in source.columns"
+        yield Problem(where, text)
 
 
 def check_type(text: str, where: Where) -> Iterator[Problem]:

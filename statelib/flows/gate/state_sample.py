@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.definition.frame_columns import FrameColumn, frame_columns
+from statelib.functions.finished import finished
 from statelib.model.amounts import amount
 from statelib.model.state import StateStatistics
 from statelib.quality.facts import StateSample
@@ -93,7 +94,6 @@ def _values(table: pa.Table, column: FrameColumn) -> pa.ChunkedArray:
     values = table[column.source]
     for index in column.path:
         values = pc.struct_field(values, [index])
-    if column.average:
-        total, number = (pc.struct_field(values, [i]).cast(pa.float64()) for i in (0, 1))
-        values = pc.if_else(pc.equal(number, 0), None, pc.divide(total, number))
+    if column.computed:
+        values = finished(column.computed, values)
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])

@@ -131,6 +131,7 @@ MEANING = Record(
     JsonField("bounds", NUMBERS),
     JsonField("keeps_nulls", FLAG, missing=False, sparse=True),
     JsonField("together", FLAG, missing=False, sparse=True),
+    JsonField("where", TEXT, missing="", sparse=True),
 )
 STATE = Record(
     StateDescriptor,

@@ -176,10 +176,8 @@ def _meanings(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Diff
         if _accumulates(old) != _accumulates(meaning):
             text = f"{where}: expected {_description(meaning)}, found {_description(old)}"
             yield Difference(Compatibility.INCOMPATIBLE, text)
-        elif old.of != meaning.of:
-            text = (
-                f"{where}: {meaning.agg} of {old.of or 'events'} goes on as {meaning.agg} of {meaning.of or 'events'}"
-            )
+        elif (old.of, old.where) != (meaning.of, meaning.where):
+            text = f"{where}: {meaning.agg} of {_counted(old)} goes on as {meaning.agg} of {_counted(meaning)}"
             yield Difference(Compatibility.AS_IS, text)
         if old.keeps_nulls != meaning.keeps_nulls:
             now = "a null is a value" if meaning.keeps_nulls else "nulls are skipped, those that were kept too"
@@ -189,6 +187,11 @@ def _meanings(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Diff
 def _accumulates(meaning: FieldMeaning) -> tuple[object, ...]:
     """Return the parts of a meaning that a stored accumulator depends on."""
     return (meaning.agg, meaning.by, meaning.bounds)
+
+
+def _counted(meaning: FieldMeaning) -> str:
+    """Return the events or the column that an aggregate reads, as text."""
+    return f"{meaning.of or 'events'}{f' where {meaning.where}' if meaning.where else ''}"
 
 
 def _description(meaning: FieldMeaning) -> str:

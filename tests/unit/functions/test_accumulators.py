@@ -1,4 +1,5 @@
 import math
+import statistics
 
 import numpy as np
 import pyarrow as pa
@@ -7,6 +8,7 @@ import pytest
 from statelib.errors import InvalidRequestError
 from statelib.functions.accumulators import ACCUMULATORS, accumulator_of
 from statelib.functions.aggregates import AGGREGATES, AggregateSpec
+from statelib.functions.finished import finished
 from statelib.functions.grouping import Grouping
 from statelib.model.types import DOUBLE, INT, LONG, STRING
 
@@ -93,6 +95,25 @@ def test_avg_keeps_sum_and_count():
     nothing = pa.nulls(3, column.type)
     assert merged(spec, nothing, column) == merged(spec, column, nothing) == column.to_pylist()
     assert merged(spec, column, column)[0] == {"sum": 6.0, "count": 4}
+
+
+def test_variance_of_large_numbers_keeps_its_digits():
+    """The difference of sums of squares would be 0 here, or negative."""
+    spec = AggregateSpec("variance", ("x", DOUBLE))
+    numbers = [1e9 + n for n in (4.0, 7.0, 13.0, 16.0)]
+    partials = accumulator_of(spec).partial(pa.table({"x": numbers}), grouping(0, 0, 1, 1))
+    halves = partials[0:1], partials[1:2]
+    assert merged(spec, *halves) == [{"mean": 1e9 + 10, "squares": 90.0, "count": 4}]
+    whole = pa.chunked_array([accumulator_of(spec).merge(*halves)])
+    assert finished("variance", whole).to_pylist() == [statistics.variance(numbers)] == [30.0]
+    assert finished("stddev", whole).to_pylist() == [math.sqrt(30.0)]
+
+
+def test_a_variance_needs_two_values():
+    spec = AggregateSpec("variance", ("x", DOUBLE))
+    partials = accumulator_of(spec).partial(pa.table({"x": [1.0, None, 2.0, 2.0]}), grouping(0, 1, 2, 2))
+    assert finished("variance", pa.chunked_array([partials])).to_pylist() == [None, None, 0.0]
+    assert finished("stddev", pa.chunked_array([partials])).to_pylist() == [None, None, 0.0]
 
 
 def test_last_takes_the_greatest_order_then_the_greatest_value():

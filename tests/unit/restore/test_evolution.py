@@ -101,6 +101,12 @@ def _histogram(*bounds: float) -> StateDescriptor:
             "field 'x': expected sum, found a user function",
         ),
         (
+            _state(_row(x=LONG), FieldMeaning("x", "count")),
+            _state(_row(x=LONG), FieldMeaning("x", "count", where="refunded")),
+            AS_IS,
+            "field 'x': count of events goes on as count of events where refunded",
+        ),
+        (
             _state(_row(x=LONG), FieldMeaning("x", "sum", "miles")),
             _state(_row(x=LONG), FieldMeaning("x", "sum", "distance")),
             AS_IS,

@@ -1,0 +1,30 @@
+"""The value of an aggregate, as checks of the gate see it in a column of the state's flat table."""
+
+import pyarrow as pa
+import pytest
+
+from statelib.definition.frame_columns import frame_columns
+from statelib.definition.pipeline import Pipeline
+from statelib.functions.finished import finished
+
+
+@pytest.mark.parametrize(
+    ("agg", "accumulator", "value"),
+    [
+        ("avg", {"sum": 6.0, "count": 4}, 1.5),
+        ("variance", {"mean": 5.0, "squares": 18.0, "count": 3}, 9.0),
+        ("stddev", {"mean": 5.0, "squares": 18.0, "count": 3}, 3.0),
+    ],
+)
+def test_a_computed_column_has_the_name_of_its_field(agg: str, accumulator: dict[str, float], value: float) -> None:
+    source = {"path": "{start}", "columns": {"k": "string", "x": "double"}}
+    states = {
+        "row": {"kind": "value", "fields": {"f": {"agg": agg, "of": "x"}}},
+        "bare": {"kind": "aggregating", "value": {"agg": agg, "of": "x"}},
+    }
+    pipeline = Pipeline.model_validate({"name": "p", "source": source, "key": "k", "states": states, "backend": "heap"})
+    for state, name in zip(pipeline.schema().states, ("f", "value"), strict=True):
+        columns = frame_columns(pipeline.key, pipeline.key_type(), state)
+        assert [column.name for column in columns] == ["k", name, *(f"{name}.{part}" for part in accumulator)]
+        assert columns[1].computed == agg
+    assert finished(agg, pa.chunked_array([[accumulator, None]])).to_pylist() == [value, None]
