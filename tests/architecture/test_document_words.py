@@ -9,18 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.repository import ROOT
-from tests.architecture.test_language import ELLIPTICAL
+from tests.architecture.test_language import ELLIPTICAL, PRIVATE
 
 EXEMPT = (ROOT / "docs" / "decisions", ROOT / "docs" / "reference", ROOT / "docs" / "spec" / "requirements.md")
 """Decisions keep the words of their time. The reference is generated from the code, whose language has its own test."""
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PLAIN = [path for path in DOCUMENTS if not any(path.is_relative_to(place) for place in EXEMPT)]
-PRIVATE = re.compile(
-    r"\b(?:st(?:ands?|ood) on|let(?:s|ting)? go of|(?:is|are|was|were) told|(?:is|are) said (?:in|by)"
-    r"|has its say|of those of|what is told|comes about)\b"
-)
-"""Expressions of statelib's authors: "a pipeline stands on a checkpoint", "retention lets go of it"."""
-
 ARTICLE = re.compile(r"\b(?:without|that|means) a ")
 """Words before an "a" that is an article."""
 

@@ -70,6 +70,12 @@ ELLIPTICAL = re.compile(
 )
 """An "a" where "per" is meant: "one block of entries a key group"."""
 
+PRIVATE = re.compile(
+    r"\b(?:st(?:ands?|ood) on|let(?:s|ting)? go of|(?:is|are|was|were) told|(?:is|are) said (?:in|by)"
+    r"|has its say|of those of|what is told|comes about)\b"
+)
+"""Expressions of statelib's authors: "a pipeline stands on a checkpoint", "retention lets go of it"."""
+
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield (line, docstring) of the module and of each class and function in it."""
@@ -96,6 +102,7 @@ def wrong_words(tree: ast.Module) -> list[tuple[int, str]]:
             wrong.append((line, f"docstring begins with {text.split()[0]!r}"))
         if ELLIPTICAL.search(text):
             wrong.append((line, "'a' where 'per' is meant"))
+        wrong += [(line, f"private expression {match.group()!r}") for match in PRIVATE.finditer(text)]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in FUNCTION_NAMES:
             wrong.append((node.lineno, f"function {node.name}"))
@@ -138,7 +145,8 @@ def test_a_class_name_has_one_meaning() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        '"""Of those of the pipelines that ever began."""',
+        '"""Of the pipelines that ever began."""',
+        '"""Return the checkpoint that a pipeline stands on."""',
         'def f():\n    """As g, or as h does it."""',
         'def f():\n    """Return one file a subtask, whole."""',
         "def _told(): pass",

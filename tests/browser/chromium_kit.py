@@ -22,7 +22,8 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
-"""Nothing is asked of any network but what the page asks; no sandbox, since tests may run as root in a container."""
+"""The browser sends no requests besides those of the page. It has no sandbox, because tests may run as root in a
+container."""
 
 UNPACK = """
 const {brotliDecompressSync} = require('zlib');

@@ -1,4 +1,4 @@
-"""The catalog's contract, third part: letting go, gc in two phases, reservations, pins, disposal."""
+"""The catalog's contract, third part: retention, gc in two phases, reservations, pins, disposal."""
 
 import multiprocessing
 import threading

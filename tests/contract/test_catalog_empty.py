@@ -1,4 +1,5 @@
-"""An empty database becomes a catalog once, whoever comes first; one of another version is left as it is."""
+"""An empty database becomes a catalog once, whichever process comes first. A database of another version is not
+changed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Deadlines, reasons, failures in a row, cancelling and resuming: what the catalog says of each."""
+"""The catalog's part of deadlines, reasons of failures, failures in a row, cancelling and resuming."""
 
 import pytest
 

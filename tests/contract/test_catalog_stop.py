@@ -1,4 +1,5 @@
-"""Savepoints that stop their pipeline: no interval comes between, and a failed one lets the pipeline go on."""
+"""Savepoints that stop their pipeline: no interval is applied in between, and after a failed one the pipeline
+continues."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The views for SQL, on both databases: what they show is what the catalog knows."""
+"""The views for SQL, on both databases, show the content of the catalog."""
 
 import re
 import sqlite3

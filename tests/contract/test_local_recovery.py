@@ -1,4 +1,4 @@
-"""Every snapshot strategy keeps its contract with local recovery on, and what it keeps locally is enough to restore."""
+"""Every snapshot strategy keeps its contract with local recovery, and its local copies are enough for a restore."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,5 @@
-"""From every parallelism of 1 to 8 to every other, each run beside local copies that are not what they say."""
+"""Rescaling from every parallelism of 1 to 8 to every other. Each run finds local copies that are not what their index
+claims."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,5 @@
-"""Run 1 leaves a checkpoint, run 2 goes on from it and leaves another, run 3 goes on from that or from the first.
+"""Three runs: the first takes a checkpoint, the second builds on it, and the third builds on the second or on the
+first.
 
 Every run takes two checkpoints through the flows. Source: ResumeCheckpointManuallyITCase, requirements R160 to R163.
 """

@@ -1,4 +1,4 @@
-"""Damage to the files of a stored checkpoint: each kind puts a file out of order for the time of a block."""
+"""Damage to the files of a stored checkpoint. Each kind of damage lasts for a block and is then undone."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,5 @@
-"""A savepoint that is written again from a damaged one would have checksums of its own, that agree with the damage."""
+"""Damage in a savepoint must be found when it is written again; otherwise the new checksums would agree with the
+damage."""
 
 from collections.abc import Mapping
 from pathlib import Path

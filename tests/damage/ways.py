@@ -1,4 +1,5 @@
-"""A small checkpoint of every way there is to make one, through the flows, and what it must hold once restored."""
+"""A small checkpoint of every combination of backend, strategy and form, taken through the flows, with its expected
+content."""
 
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,5 @@
 """Processes to be killed: forks of a server that has imported everything and done nothing, so that one takes
-milliseconds. What they are told and what they find goes through files."""
+milliseconds. Their orders and their results are files."""
 
 import json
 import multiprocessing

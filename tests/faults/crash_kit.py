@@ -1,4 +1,4 @@
-"""Worlds on each kind of storage and catalog, the runs of a test, and what they come to."""
+"""Worlds on each kind of storage and catalog, and the summary of a test's runs."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A hook that keeps, as side data of each subtask, up to where the events of each run went."""
+"""A hook that keeps side data in each subtask: the end of the events of each run."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""One subtask that lives long: seeded faults in every part of its checkpoints, a dict beside it, and what must be
-left of each attempt: nothing, or all of it."""
+"""One subtask that runs for long, with seeded faults in every part of its checkpoints. Its state is compared with a
+dict, and each attempt must leave all of its files or none."""
 
 import os
 import random

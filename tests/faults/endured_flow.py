@@ -1,4 +1,4 @@
-"""A pipeline whose days run through the flows, with storage that fails where the test says."""
+"""A pipeline whose days run through the flows, with storage that fails where the test wants it."""
 
 import os
 from collections.abc import Callable, Iterable

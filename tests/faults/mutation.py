@@ -1,4 +1,4 @@
-"""Whether the tests notice when the protocol is changed: each of many small changes, and the fast tests against it.
+"""Check that the tests notice changes of the protocol: make many small changes, one at a time, and run the fast tests.
 
 ``python -m mutation [--sample 40 --seed 1] [module ...]`` prints the mutants that no test noticed, and their share.
 Each runs in a process forked from one that has imported what tests need but nothing of statelib.

@@ -1,4 +1,4 @@
-"""Who takes part in a simulation: coordinators whose tasks may be speculative, a cleaner, somebody who restores."""
+"""The processes of a simulation: coordinators whose tasks may be speculative, a cleaner, and a person who restores."""
 
 import sys
 from collections.abc import Callable, Iterator

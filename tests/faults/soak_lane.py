@@ -1,4 +1,5 @@
-"""One pipeline of a soak: its options, its storage and catalog, and the file that says what its snapshots must hold."""
+"""One pipeline of a soak: its options, its storage and catalog, and the journal from which the content of its snapshots
+follows."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A process that writes a snapshot is told to end, or Spark's JVM is gone: nothing that it wrote is left."""
+"""A process that writes a snapshot receives a signal to end, or Spark's JVM dies. Either way it leaves no file."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Two runs overlap: what a begin has decided is held against where the pipeline stands when it is written down."""
+"""Two runs overlap. The decision of ``begin`` is compared with the pipeline's present state in the transaction that
+records it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -357,7 +357,7 @@ def test_a_merged_object_that_cannot_be_sent_leaves_nothing(s3: S3Endpoint, begu
     with pytest.raises(RetryableError):
         streams.flush()
     s3.break_next()
-    assert len(begun.names()) == 1, "it arrived, only nobody was told"
+    assert len(begun.names()) == 1, "it arrived, and the answer was lost"
     for each in written:
         streams.discard(each.handle)
     assert begun.names() == set()

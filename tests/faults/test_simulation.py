@@ -1,4 +1,5 @@
-"""Thousands of short histories of rivals, zombies, deaths and lost replies, each of them again by its seed.
+"""Thousands of short simulated histories with rivals, paused processes, deaths and lost replies. Each can be repeated
+by its seed.
 
 ``python -m test_simulation 1234`` runs the one of that seed; a second number runs so many from there on.
 """

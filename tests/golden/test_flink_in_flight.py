@@ -1,4 +1,4 @@
-"""Unaligned checkpoints: their state is read (``test_flink_exports.py``), the records in flight are told of."""
+"""Unaligned checkpoints: their state is read (``test_flink_exports.py``), and their records in flight are reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Hand hostile names and paths to what Airflow offers: ``python -m tests.hostile.airflow_ways <root>``.
+"""Pass hostile names and paths to everything that Airflow offers: ``python -m tests.hostile.airflow_ways <root>``.
 
 Every route of the page "State", in every place of its path; every text of every trigger form, and the flows behind
 them. Prints a JSON object.

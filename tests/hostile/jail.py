@@ -1,4 +1,4 @@
-"""Hand hostile input to every way in, and watch: ``python -m tests.hostile.jail <root> <share>``.
+"""Pass hostile input to every entrance and watch the process: ``python -m tests.hostile.jail <root> <share>``.
 
 ``root`` is empty; ``share``: of so many snapshots one is tried. Prints a JSON object. Memory is bounded, there is no
 network, and an audit hook sees what Python opens, runs, unpickles or connects to.

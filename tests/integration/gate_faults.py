@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (a table: one fault a line)
-"""Ways to spoil a checkpoint, and what the gate should say of each: the table of docs/gate.md."""
+"""Ways to damage a checkpoint, and the expected results of the gate: the table of docs/gate.md."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

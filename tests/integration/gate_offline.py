@@ -1,4 +1,5 @@
-"""One run of the gate in a process of its own that may speak to nobody: prints what it tried, then the verdict.
+"""One run of the gate in a process of its own without network. It prints the connections that it tried, then the
+verdict.
 
 ``python -m gate_offline ROOT``: every look-up of a name, and every connection that is not to this machine.
 """

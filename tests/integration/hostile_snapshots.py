@@ -1,4 +1,4 @@
-"""Snapshots whose manifest says what a stranger wants it to say, made of good ones; on files and on objects."""
+"""Snapshots with a forged manifest, made from good snapshots; on files and on objects."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The deployment that docs/how-to.md talks about: the tutorial's pipeline after six days, without Spark."""
+"""The deployment of docs/how-to.md: the tutorial's pipeline after six days, without Spark."""
 
 import shutil
 from datetime import UTC, datetime, timedelta

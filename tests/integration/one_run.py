@@ -1,4 +1,4 @@
-"""One day of the pipeline tours in a process of its own, which may be told to die on the way.
+"""One day of the pipeline tours in a process of its own, which can be made to die on the way.
 
 ``python -m one_run ROOT DAY [EVENT NUMBER]``: SIGKILL just before the NUMBER-th, from 0, audit EVENT that touches a
 local copy.

@@ -1,4 +1,4 @@
-"""Find a secret in whatever was written or said: as it is, and as others write it."""
+"""Search for a secret in files and messages, as it is and in other encodings."""
 
 import json
 from base64 import b64encode

@@ -133,7 +133,7 @@ def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: Worl
     log = client.failed_log(failed)
     assert lost.name in log
     assert "key groups" in log
-    assert f"statelib: {NAME}, checkpoint 3: check_completeness failed" in log, "who is to be told, is told"
+    assert f"statelib: {NAME}, checkpoint 3: check_completeness failed" in log, "the notifier is called"
     aborted = world.records()[-1]
     assert (aborted.checkpoint_id, aborted.state) == (3, CheckpointState.ABORTED)
     assert client.tries(failed)["check_completeness"] == 1, "a broken checkpoint is not worth a retry"

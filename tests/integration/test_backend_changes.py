@@ -1,4 +1,5 @@
-"""A pipeline whose backend is changed over the state that it has: every way in judges that alike, before it writes."""
+"""The backend of a pipeline with state is changed: every command refuses this in the same way, before it writes
+anything."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""One snapshot, two pipelines: neither deletes what the other stands on, also if one has claimed it."""
+"""Two pipelines use one snapshot: neither deletes files that the other needs, also if one of them has claimed it."""
 
 from pathlib import Path
 

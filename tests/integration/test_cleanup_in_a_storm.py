@@ -1,4 +1,5 @@
-"""Cleaning up a bucket while the storage misbehaves: run again, exactly what living checkpoints need is left."""
+"""A bucket is cleaned up while the storage fails. After another run, it contains exactly the files of living
+checkpoints."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line on a real deployment: what there is, and how it answers a mistake."""
+"""The command line on a real deployment: its commands, and its answers to mistakes."""
 
 import json
 import os

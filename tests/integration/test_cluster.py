@@ -71,7 +71,7 @@ def test_workers_die_while_they_write_and_every_checkpoint_is_whole(
     assert_state(deployment, flights, 3)
     assert running.leaks() == []
     garbage = {uri for uri in stored(deployment) - needed(deployment) if not uri.endswith("/.location")}
-    # The copy that lost in checkpoint 3 may have cleaned up: it is told by SIGHUP, or killed, whichever comes first.
+    # The copy that lost in checkpoint 3 may have cleaned up: it receives SIGHUP, or is killed, whichever comes first.
     for number in (1, 2):
         assert any(f"/chk-{number}/" in uri for uri in garbage), f"of the writer killed in checkpoint {number}"
     swept = orphans(deployment, dry_run=False)

@@ -61,7 +61,7 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> De
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> Copied:
-    """Counts what the kernel and the S3 client are asked to copy, and lets it happen."""
+    """Count the copies by the kernel and by the S3 client, which really happen."""
     result, on_files, on_objects = Copied(), os.copy_file_range, obstore.copy
 
     def counted(*arguments: object, **options: object) -> int:

@@ -35,7 +35,7 @@ def test_a_fault_is_caught_by_its_check_and_by_no_other(fault: Fault, tmp_path: 
     else:
         aside = fault.severity == "QUARANTINE"
         assert record.state is (CheckpointState.QUARANTINED if aside else CheckpointState.PENDING)
-        assert deployment.catalog().head(NAME).head == 3, "and nothing stands on it"
+        assert deployment.catalog().head(NAME).head == 3, "and nothing builds on it"
 
 
 def test_the_document_has_this_very_table() -> None:

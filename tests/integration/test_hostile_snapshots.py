@@ -1,4 +1,4 @@
-"""A stranger's savepoint takes nothing from anybody: no checkpoint of another pipeline, no user's savepoint."""
+"""A forged savepoint removes nothing: no checkpoint of another pipeline, and no savepoint of a user."""
 
 from dataclasses import replace
 from pathlib import Path

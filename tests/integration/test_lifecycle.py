@@ -205,7 +205,7 @@ def test_a_discarded_pipeline_starts_from_nothing_when_told(deployment: Deployme
     retire(deployment)
     collect_garbage(deployment)
     assert stored(deployment) == set()
-    assert retire(deployment)[0].checkpoints == (), "and nothing is there to let go of twice"
+    assert retire(deployment)[0].checkpoints == (), "and nothing is removed twice"
     assert "runs, it has no head" in said(deployment, "pipelines", "resume", "tally", "--from-nothing")
     checkpoint_of(deployment, "tally", 1, events(1))
 

@@ -1,4 +1,4 @@
-"""Commands that look change nothing: neither a byte nor a moment of the storage and the catalog, nor an object."""
+"""Read-only commands change nothing: no byte and no time stamp of the storage and the catalog, and no object."""
 
 import dataclasses
 import os
@@ -61,7 +61,7 @@ WRITES = {
 """Commands that are there to write. ``pipelines discard`` has a dry run, but only for a pipeline without a file."""
 READ_ONLY = [Fault("status", method, times=1_000_000, status=403) for method in ("PUT", "POST", "DELETE")]
 STRAY = "sales/chk-5/ffffffffffffffffffffffffffffffff-0-0"
-"""What an attempt that nobody knows of left."""
+"""A file of an attempt that is not in the catalog."""
 
 
 def contents(*places: Path) -> dict[str, tuple[int, bytes]]:

@@ -70,7 +70,7 @@ class Story:
         return result.exit_code
 
     def fails(self, deployment: Deployment, kind: str) -> None:
-        """The catalog and the storage are asked by a flow, which fails with that kind and shows no secret."""
+        """A flow uses the catalog and the storage. It must fail with that kind and show no secret."""
         with pytest.raises(StatelibError) as caught:
             checkpoint_of(deployment, "tours", 9, sales(0))
         assert caught.value.kind == kind

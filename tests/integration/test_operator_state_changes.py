@@ -1,4 +1,5 @@
-"""Operator state whose declaration changes: every way in judges that alike, by name and before it writes."""
+"""The declaration of operator state is changed: every command judges this in the same way, by name, before it
+writes."""
 
 import sys
 from pathlib import Path

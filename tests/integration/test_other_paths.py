@@ -1,4 +1,4 @@
-"""A checkpoint that is reached by another path than the catalog's is the same checkpoint, and loses nothing by it."""
+"""A checkpoint under another path than that of the catalog is the same checkpoint, and nothing of it is lost."""
 
 import os
 from pathlib import Path

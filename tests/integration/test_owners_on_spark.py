@@ -1,4 +1,4 @@
-"""The column of Spark that says which subtask owns an event, beside the key groups that everything else asks for."""
+"""Spark's column with the owner of an event gives the same subtask as the key groups everywhere else."""
 
 from pathlib import Path
 

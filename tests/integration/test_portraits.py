@@ -1,4 +1,5 @@
-"""Checkpoints taken apart and compared by what their manifests say, and storage sampled by those who change it."""
+"""Descriptions and comparisons of checkpoints from their manifests, and samples of the storage's size by commands that
+change it."""
 
 from pathlib import Path
 

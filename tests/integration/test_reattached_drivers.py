@@ -63,7 +63,7 @@ class Master:
         return driver
 
     def status(self, driver: str) -> dict[str, Any]:
-        """The state; one that runs has ended when it is asked for again."""
+        """Return the state of a driver. A running driver has ended at the next request."""
         state = self.states[driver]
         if state == "RUNNING":
             self.states[driver] = "FINISHED"

@@ -1,4 +1,4 @@
-"""``statelib catalog rebuild`` against what the gate had refused: it never becomes what a pipeline stands on."""
+"""``statelib catalog rebuild`` with a checkpoint that the gate had refused: it never becomes the base of a pipeline."""
 
 import json
 from collections.abc import Callable

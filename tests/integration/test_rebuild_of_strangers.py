@@ -1,4 +1,4 @@
-"""``statelib catalog rebuild``: what strangers say moves nothing, and what is mended later moves the pipeline."""
+"""``statelib catalog rebuild``: forged snapshots do not move the head, and a snapshot that is repaired later does."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A plan survives the way through Airflow, and says everything that a person must know."""
+"""A restore plan is unchanged by its way through Airflow, and its text has everything that a person must know."""
 
 import dataclasses
 from pathlib import Path

@@ -130,7 +130,7 @@ def test_days_that_fail_touch_nothing_and_succeed_later(deployment: Deployment, 
 def test_neither_the_reply_of_the_storage_nor_that_of_the_catalog_arrives(
     deployment: Deployment, s3: S3Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``_metadata`` and COMMIT are both done, and nobody is told."""
+    """``_metadata`` and COMMIT both succeed, and both answers are lost."""
     days(deployment, 1, 1)
     real, left = DefaultDialect.do_commit, [1]
 

@@ -1,4 +1,4 @@
-"""A bucket that takes requests and never answers them: the page says so after one try, tasks go on asking."""
+"""A bucket that accepts requests and never answers: the page reports this after one try, and tasks try again."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The log of a run names what each subtask's snapshot does, and what it finds in its way."""
+"""The log of a run describes each subtask's snapshot and every obstacle that it meets."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Sources that have not landed, are missing, or are damaged, as a user of ``statelib run`` meets them."""
+"""Sources that are not complete, missing or damaged, as a user of ``statelib run`` sees them."""
 
 import json
 import os

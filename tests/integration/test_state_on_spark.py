@@ -116,10 +116,10 @@ def test_a_checkpoint_by_its_id(reading: SparkSession, deployment: Deployment, m
 def test_a_pipelines_source_may_be_a_snapshot(
     spark: SparkSession, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else need have told the session of the formats; it is told of them only then."""
-    messages = []
+    """A source that is a snapshot registers the formats in the session; other sources do not."""
+    sessions = []
     monkeypatch.setattr(
-        source, "register", lambda session: (messages.append(session), statelib.spark.register(session))
+        source, "register", lambda session: (sessions.append(session), statelib.spark.register(session))
     )
     snapshot, pipeline = opened(deployment, "carrier_streaks"), deployment.pipeline("carrier_streaks")
     (state,) = snapshot.schema().states
@@ -131,9 +131,9 @@ def test_a_pipelines_source_may_be_a_snapshot(
     pipeline_of_it = pipeline.model_copy(update={"source": of_it})
     table = source.read_interval(spark, pipeline_of_it, deployment.data, day)
     assert_same(table.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
-    assert messages == [spark]
+    assert sessions == [spark]
     assert source.read_interval(spark, pipeline, deployment.data, day).count() > 0
-    assert messages == [spark]
+    assert sessions == [spark]
 
 
 @pytest.mark.parametrize(

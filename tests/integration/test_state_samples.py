@@ -1,4 +1,4 @@
-"""States as the tables that checks speak of: columns by their names, and samples that are fair and the same again."""
+"""States as the tables that the checks use: columns have names, and samples are fair and repeatable."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Stop with savepoint, and drain: what fires, what the savepoint holds, and what goes on afterwards."""
+"""Stopping with a savepoint, and draining: the timers that fire, the content of the savepoint, and how the pipeline
+continues."""
 
 import json
 from dataclasses import replace

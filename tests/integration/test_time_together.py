@@ -1,4 +1,4 @@
-"""Windows, timers, state that expires and operator state in one pipeline: none gets into another's way."""
+"""Windows, timers, state that expires and operator state in one pipeline do not disturb each other."""
 
 import json
 from pathlib import Path

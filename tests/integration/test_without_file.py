@@ -1,4 +1,4 @@
-"""Pipelines whose file is gone: what is stored of them is offered by name, and deleted only by a person."""
+"""Pipelines without a file: their stored data is offered by name, and only a person deletes it."""
 
 import json
 from pathlib import Path

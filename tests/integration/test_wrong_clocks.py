@@ -1,4 +1,5 @@
-"""Clocks that jump ten years ahead or back, between any two steps: nothing goes early, ids and epochs only grow."""
+"""Clocks jump ten years ahead or back between any two steps: nothing is removed too early, and ids and epochs only
+grow."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The code blocks of a document as steps that can be run, and what they print compared with what it says."""
+"""The code blocks of a document as steps that can be run; their output is compared with the document."""
 
 import os
 import re

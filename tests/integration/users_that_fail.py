@@ -1,4 +1,4 @@
-"""Functions of users that end badly."""
+"""User functions that fail in different ways."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Breadth first through every world that the protocol can reach, and what must hold in each."""
+"""A breadth-first search through every world that the protocol can reach, with the properties that each must have."""
 
 from collections import deque
 from dataclasses import dataclass

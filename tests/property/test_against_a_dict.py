@@ -1,4 +1,5 @@
-"""The whole of it against a dict of keys and a list of snapshots: real flows, files, strategies and catalog."""
+"""The whole system, with real flows, files, strategies and catalog, is compared with a dict of keys and a list of
+snapshots."""
 
 import shutil
 import tempfile

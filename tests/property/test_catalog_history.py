@@ -136,7 +136,8 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: "QUARANTINED" in self.model.states.values())
     @rule(pick=st.integers(0))
     def release(self, pick: int) -> None:
-        """Only what stands on the present head, in the present generation; what is pending is given up then."""
+        """Only a checkpoint that builds on the present head, in the present generation, is released. The pending one is
+        then aborted."""
         model = self.model
         aside = [number for number, state in model.states.items() if state == "QUARANTINED"]
         number = aside[pick % len(aside)]
@@ -208,7 +209,7 @@ class History(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def clean_up(self, count: int) -> None:
-        """Retention and gc at any time: never the head, nor what a pending one stands on."""
+        """Retention and gc at any time never remove the head or the base of a pending checkpoint."""
         model, cleanup = self.model, self.catalog.cleanup
         if not model.states:
             return

@@ -1,4 +1,4 @@
-"""Declared states against the plainest thing that could work: a loop over all events of each key."""
+"""Declared states are compared with the simplest computation: a loop over all events of each key."""
 
 import math
 from collections.abc import Callable

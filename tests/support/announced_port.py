@@ -1,4 +1,4 @@
-"""The port that a server process says on one of its streams."""
+"""Read the port that a server process prints on one of its streams."""
 
 import re
 import threading

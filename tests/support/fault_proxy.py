@@ -1,4 +1,4 @@
-"""An HTTP proxy that passes everything on to one server, except what it is told to break.
+"""An HTTP proxy that passes every request on to one server, except those that a test wants it to break.
 
 Runs in a process of its own. ``PUT /__faults`` with a JSON list of :class:`Fault` replaces what it breaks.
 """

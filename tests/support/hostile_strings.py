@@ -1,4 +1,4 @@
-"""Text that tries to be more than text: in HTML, in templates, in a terminal, in SQL and in paths."""
+"""Texts that try to have an effect: in HTML, in templates, in a terminal, in SQL and in paths."""
 
 from hypothesis import strategies as st
 

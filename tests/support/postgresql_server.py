@@ -24,7 +24,7 @@ class NoServer(Exception):
 
 @dataclass(frozen=True)
 class Listen:
-    """Besides the socket: a port of 127.0.0.1 where ``password`` is asked for, and databases made beforehand."""
+    """Besides the socket: a port of 127.0.0.1 that requires ``password``, and databases that exist already."""
 
     port: int
     password: str

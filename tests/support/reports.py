@@ -1,4 +1,4 @@
-"""Reports of the gate in which words of the caller stand wherever events, users and storage put text."""
+"""Reports of the gate that contain the caller's words wherever events, users and storage put text."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -30,7 +30,7 @@ _STOP_TIMEOUT_S = 10
 
 @dataclass(frozen=True)
 class S3Endpoint:
-    """``url`` breaks what it is told to, ``direct_url`` nothing."""
+    """An endpoint. ``url`` goes through the proxy, which can break requests; ``direct_url`` does not."""
 
     url: str
     direct_url: str

@@ -1,4 +1,4 @@
-"""The metadata and manifest of a fork's first checkpoint, made of those of its source."""
+"""The metadata and manifest of a fork's first checkpoint, derived from its source."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -33,7 +33,7 @@ def origins_of(source: CheckpointManifest) -> tuple[Origin, ...]:
 def forked(
     source: Checkpoint, record: CheckpointRecord, attempt: AttemptId, copies: Mapping[str, str] | None
 ) -> tuple[CheckpointMetadata, CheckpointManifest]:
-    """Return the metadata and the manifest of the fork's first checkpoint, made of those of the source. ``copies``:
+    """Return the metadata and the manifest of the fork's first checkpoint, derived from the source. ``copies``:
     URI of a file of the source -> URI of its copy; None if the fork refers to the files of the source."""
     old = source.manifest
     assert old is not None

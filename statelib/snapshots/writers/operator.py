@@ -44,7 +44,7 @@ def write_operator_states(
 def _part_of_subtask(content: OperatorStateContent, subtask: int, parallelism: int) -> OperatorStateContent:
     """Return the elements of one state that belong to ``subtask``.
 
-    They are all elements of a broadcast state, and an equal share of those of another state."""
+    A broadcast state gives all its elements to each subtask, and any other state an equal share of them."""
     if content.descriptor.mode is OperatorStateMode.BROADCAST:
         return content
     start, stop = (len(content) * i // parallelism for i in (subtask, subtask + 1))

@@ -96,7 +96,7 @@ class Columns:
 
 
 def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
-    """Two ratios for each of :data:`ROWS` that is asked for."""
+    """Return two ratios for each row of :data:`ROWS` that is wanted."""
     columns = Columns(root, max(int(ENTRIES * scale), 10_000))
     writes = (columns.write_canonical, columns.write_parquet, columns.write_entries, columns.write_reference)
     reads = (columns.read_canonical, columns.read_parquet, columns.read_entries, columns.read_reference)

@@ -36,7 +36,7 @@ NAMES = {
 
 
 def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
-    """The ratios of those of :data:`NEEDED` that are asked for."""
+    """Return the ratios of the wanted rows of :data:`NEEDED`."""
     rows = [row for row in NEEDED if row in rows]
     needed = {name for row in rows for name in NEEDED[row]}
     events = max(int(EVENTS * scale), 1000)

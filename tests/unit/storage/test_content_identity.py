@@ -1,4 +1,5 @@
-"""Files are told apart by CRC-32C and XXH3 together: kept when written, compared when verified, both in one pass."""
+"""CRC-32C and XXH3 together identify the content of a file. Both are computed in one pass, stored when a file is
+written, and compared when it is verified."""
 
 from dataclasses import replace
 from pathlib import Path

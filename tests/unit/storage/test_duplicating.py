@@ -125,7 +125,7 @@ def test_a_secondary_that_fails_while_writing_says_so_only_when_asked(places: Pl
     faulty = FaultyStreams(places.secondary, fail_at(failing, raised))
     stream = DuplicatingCheckpointOutputStream(places.primary.create_stream(EXCLUSIVE), faulty.create_stream(EXCLUSIVE))
     write_all(stream)
-    assert len(faulty.operations) == failing + 1, "nothing is asked of it after its first failure"
+    assert len(faulty.operations) == failing + 1, "it is not used after its first failure"
     assert places.files()[1] == []
     assert stream.close_and_get_primary_handle().size_bytes == len(WHOLE)
     for _ in range(2):

@@ -32,7 +32,7 @@ CASES = [
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Writes down what it is asked, and has nothing."""
+    """A server that records its requests and has no objects."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
