@@ -19,7 +19,10 @@ from statelib.serializers.type_text import parse_type
 
 Snapshot = Annotated[
     str,
-    typer.Argument(help="<pipeline>/<id>, or the path of a snapshot directory.", autocompletion=completion.snapshots),
+    typer.Argument(
+        help="<pipeline>/<id>, <pipeline>/head, <pipeline>/latest, or the path of a snapshot directory.",
+        autocompletion=completion.snapshots,
+    ),
 ]
 State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
 Operator = Annotated[str | None, typer.Option("--operator", help="Only this operator: its uid, or its id in hex.")]

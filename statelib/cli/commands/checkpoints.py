@@ -16,7 +16,7 @@ from statelib.cli.presenters.snapshot_tree import snapshot_view
 from statelib.cli.presenters.values import count, minute, size, when
 from statelib.flows import wiring
 from statelib.flows.cleanup.each_pipeline import Troubles
-from statelib.flows.views.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
+from statelib.flows.views.inspection import check_pipeline, lineage_of_head, named_checkpoint
 from statelib.model.amounts import keys_and_entries
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
@@ -106,9 +106,9 @@ def show(checkpoint: CheckpointArgument, as_json: Json = False) -> None:
     """Show one checkpoint: its record, the verdict of the quality gate, its states and files."""
     with errors(as_json):
         deployment = wiring.begun_deployment()
-        record = deployment.catalog().get(*parse_checkpoint(checkpoint))
+        record = deployment.catalog().get(*named_checkpoint(deployment, checkpoint))
         quality = deployment.catalog().gate.results(record.pipeline, record.checkpoint_id)
-        opened = resolve(deployment, checkpoint) if record.state in _STORED else None
+        opened = deployment.open(record) if record.state in _STORED else None
         snapshot = describe(opened) if opened else None
         document = asdict(record) | {"quality": quality, "snapshot": snapshot}
         present(document, _show_view(record, quality, snapshot), as_json)

@@ -20,7 +20,7 @@ from statelib.definition.problems import DefinitionError
 from statelib.flows import wiring
 from statelib.flows.lifecycle import suspension
 from statelib.flows.savepoint.fork import fork
-from statelib.flows.views.inspection import parse_checkpoint
+from statelib.flows.views.inspection import named_checkpoint
 from statelib.flows.views.metrics import counting_aborted
 from statelib.flows.views.validation import state_faults
 from statelib.model.record import CheckpointRecord, PipelineHead
@@ -121,7 +121,9 @@ def fork_(
     checkpoint: Annotated[
         str,
         typer.Argument(
-            metavar="CHECKPOINT", help="<pipeline>/<id> to start from.", autocompletion=completion.snapshots
+            metavar="CHECKPOINT",
+            help="<pipeline>/<id> or <pipeline>/head to start from.",
+            autocompletion=completion.snapshots,
         ),
     ],
     pipeline: Annotated[
@@ -144,7 +146,7 @@ def fork_(
     The new pipeline refers to the files of the other one. With --copy it gets copies of them."""
     with errors(as_json):
         deployment = wiring.begun_deployment()
-        source = deployment.catalog().get(*parse_checkpoint(checkpoint))
+        source = deployment.catalog().get(*named_checkpoint(deployment, checkpoint))
         definition = deployment.pipeline(pipeline)
         with working(f"forking {checkpoint}"):
             record = fork(deployment, definition, source, f"{OWNER} fork", read_data=verify, copy=copy)

@@ -21,7 +21,7 @@ from statelib.flows import wiring
 from statelib.flows.restore.holding import holding_source
 from statelib.flows.restore.plan import AFTER_DRAINING, RestorePlan
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import parse_checkpoint
+from statelib.flows.views.inspection import HEAD, LATEST, named_checkpoint
 from statelib.flows.views.metrics import counting_aborted, restored
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
@@ -37,7 +37,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
-        help="<id>, <pipeline>/<id>, or the path of a snapshot directory.",
+        help="<id>, head, latest, <pipeline>/<id>, or the path of a snapshot directory.",
         autocompletion=completion.ids_of_pipeline,
     ),
 ]
@@ -77,7 +77,7 @@ def restore(
         if allow_non_restored_state:
             definition = definition.allowing_non_restored_state()
         mode = _claim_mode(claim_mode)
-        source = _source(pipeline, checkpoint)
+        source = _source(deployment, pipeline, checkpoint)
         if source.isdecimal():
             deployment.existing_catalog()
         with wiring.planning_deployment() as planner:
@@ -117,13 +117,14 @@ def _claim_mode(text: str) -> ClaimMode:
     return _CLAIM_MODES[text]
 
 
-def _source(pipeline: str, text: str) -> str:
+def _source(deployment: Deployment, pipeline: str, text: str) -> str:
     """Return the id of one of the pipeline's checkpoints, or an absolute path, for :func:`plan_restore`."""
-    path = "" if text.isdecimal() else path_of(text)
+    alone = text.isdecimal() or text in (HEAD, LATEST)
+    path = "" if alone else path_of(text)
     if path:
         return path
-    with nullcontext() if text.isdecimal() else explained_as_id(text):
-        name, checkpoint_id = parse_checkpoint(f"{pipeline}/{text}" if text.isdecimal() else text)
+    with nullcontext() if alone else explained_as_id(text):
+        name, checkpoint_id = named_checkpoint(deployment, f"{pipeline}/{text}" if alone else text)
     if name != pipeline:
         raise InvalidRequestError(
             f"{text} is a checkpoint of pipeline {name}, not of {pipeline}",

@@ -6,20 +6,24 @@ from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 from statelib.savepoints.opened import Checkpoint
 
+HEAD, LATEST = "head", "latest"
+"""Names of a pipeline's checkpoints, instead of an id."""
+
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
-    """Open a snapshot by ``<pipeline>/<id>``, or by the path of its directory or ``_metadata`` file.
+    """Open a snapshot by ``<pipeline>/<id>``, ``<pipeline>/head`` or ``<pipeline>/latest``, or by the path of its
+    directory or ``_metadata`` file.
 
-    Raises as :func:`parse_checkpoint`, :func:`stored_record` and :meth:`Deployment.open`."""
+    Raises as :func:`stored_record` and :meth:`Deployment.open`."""
     if not is_id(text):
         return deployment.open_at(text)
     return deployment.open(stored_record(deployment, text))
 
 
 def stored_record(deployment: Deployment, text: str) -> CheckpointRecord:
-    """Return the record of ``<pipeline>/<id>``. Raises InvalidRequestError (``not-completed``) unless it is COMPLETED
-    or QUARANTINED."""
-    record = deployment.catalog().get(*parse_checkpoint(text))
+    """Return the record that a text names as in :func:`named_checkpoint`. Raises InvalidRequestError
+    (``not-completed``) unless it is COMPLETED or QUARANTINED."""
+    record = deployment.catalog().get(*named_checkpoint(deployment, text))
     if record.state not in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED):
         reason = f": {why(record)}" if record.reason else ""
         raise InvalidRequestError(
@@ -33,6 +37,30 @@ def stored_record(deployment: Deployment, text: str) -> CheckpointRecord:
 def is_id(text: str) -> bool:
     """Return whether the text is a ``<pipeline>/<id>`` and not a path or a URI."""
     return not text.startswith(("/", ".")) and ":" not in text
+
+
+def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, CheckpointId]:
+    """Return (pipeline, id) of a ``<pipeline>/<id>``, of ``<pipeline>/head``, the checkpoint on which the next run
+    builds, or of ``<pipeline>/latest``, the newest completed checkpoint or savepoint.
+
+    Raises as :func:`parse_checkpoint` and :func:`check_pipeline`, and NotFoundError (``no-checkpoint``) if the pipeline
+    has no head, or nothing that is completed."""
+    name, _, word = text.rpartition("/")
+    if word not in (HEAD, LATEST) or not name:
+        return parse_checkpoint(text)
+    catalog = deployment.existing_catalog()
+    pipeline = check_pipeline(deployment, name)
+    if word == HEAD:
+        number = catalog.head(pipeline).head
+    else:
+        number = max((record.checkpoint_id for record in completed(deployment, pipeline)), default=None)
+    if number is None:
+        raise NotFoundError(
+            f"{text}: pipeline {pipeline} has no {'head' if word == HEAD else 'completed checkpoint'}",
+            kind="no-checkpoint",
+            hint=f"statelib checkpoints list -p {pipeline} --all shows what it has",
+        )
+    return pipeline, number
 
 
 def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:

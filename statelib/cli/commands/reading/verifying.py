@@ -45,7 +45,7 @@ def verify_(
     snapshot: Annotated[
         str | None,
         typer.Argument(
-            help="<pipeline>/<id>, or the path of a snapshot directory. Default: all completed snapshots.",
+            help="<pipeline>/<id>, <pipeline>/head, or the path of a snapshot directory. Default: all completed ones.",
             autocompletion=completion.snapshots,
         ),
     ] = None,
