@@ -61,12 +61,12 @@ def test_a_subtask_that_the_metadata_does_not_name_has_no_state(tmp_path: Path, 
     again = rewrite(source, NewSavepoint(str(tmp_path), "again"), renamed={"keyed": "newer"})
     lines = [line.replace('"op":"keyed"', '"op":"newer"') for line in (folder / "truth.jsonl").read_text().splitlines()]
     groups = gone.keyed.key_group_range
-    kept = [line for line in lines if not groups.start <= json.loads(line)["kg"] <= groups.end]
+    remaining = [line for line in lines if not groups.start <= json.loads(line)["kg"] <= groups.end]
     assert number == 0
-    assert 0 < len(kept) < len(lines)
+    assert 0 < len(remaining) < len(lines)
     for restored in flink_1.restore(cases(again, OLDER)):
         assert restored.error == ""
-        assert sorted(restored.lines) == sorted(kept)
+        assert sorted(restored.lines) == sorted(remaining)
 
 
 def test_states_that_some_subtasks_had_not_registered_are_restored(tmp_path: Path, flink_2: Flink) -> None:
