@@ -3,7 +3,7 @@
 This module does not import an array library, so that pipeline files are checked quickly. ``accumulators.py`` computes
 the aggregates. An accumulator is null until its first value. Null inputs are skipped as in SQL, unless ``first`` or
 ``last`` keeps them, and NaN counts as null. All aggregates are commutative and associative: the result depends neither
-on the order of events nor on their division into batches (sums of doubles up to rounding).
+on the order of events nor on their division into batches (sums of doubles and deviations up to rounding).
 """
 
 from collections.abc import Callable
