@@ -22,12 +22,13 @@ from statelib.wire.ragged import Ragged
 
 
 def counted(spec: AggregateSpec, events: pa.Table, grouping: Grouping) -> tuple[pa.Table, Grouping]:
-    """Return the events that count for an aggregate by its column ``where``, and their groups, whose numbers are
-    unchanged. A null counts as false."""
+    """Return the columns that an aggregate reads, of the events that count by its column ``where``, and their groups,
+    whose numbers are unchanged. A null counts as false. Without ``where`` the events are returned as they are."""
     if not spec.where:
         return events, grouping
     rows = np.flatnonzero(one_array(events[spec.where]).fill_null(False).to_numpy(zero_copy_only=False))
-    return events.take(pa.array(rows)), Grouping(grouping.codes[rows], grouping.first)
+    read = events.select(list(dict.fromkeys(name for name, _ in spec.columns)))
+    return read.take(pa.array(rows)), Grouping(grouping.codes[rows], grouping.first)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from string import Formatter
 
 from statelib.definition.model import Schedule
 from statelib.definition.problems import Problem
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import range_text, source_part
-from statelib.definition.source.templates import BOUNDS
+from statelib.definition.source.templates import BOUNDS, placeholders
 from statelib.definition.source_model import Source
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms
@@ -54,7 +53,7 @@ def check_bounds(source: Source, schedule: Schedule | None) -> Iterator[Problem]
 def _bounding_field(source: Source) -> tuple[str, ...] | None:
     """Return the first template that names a bound, None if there is none."""
     for field, text in source.templates.items():
-        if {name for _, name, _, _ in Formatter().parse(text)} & set(BOUNDS):
+        if not set(BOUNDS).isdisjoint(placeholders(text)):
             return field
     return None
 
@@ -69,6 +68,6 @@ def _check_condition(where: str, *, alone: bool) -> Iterator[Problem]:
         yield Problem(_WHERE, text, NOT_BOUNDED)
     elif start == ">" and end == "<":
         yield Problem(_WHERE, "an event at {start} would never be applied; write >= '{start}'", NOT_BOUNDED)
-    elif alone and not ({"{start", "{end"} <= set(re.findall(r"\{(?:start|end)", where)) or "=" in (start, end)):
+    elif alone and not (set(BOUNDS) <= set(placeholders(where)) or "=" in (start, end)):
         text = "names one end of the interval only: events would be applied by several intervals"
         yield Problem(_WHERE, f"{text}; write >= '{{start}}' AND ... < '{{end}}'", NOT_BOUNDED)

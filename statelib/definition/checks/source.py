@@ -1,8 +1,6 @@
 """Checks of a pipeline file's schedule and source. Pure: they yield problems and never raise."""
 
-import re
 from collections.abc import Iterator
-from string import Formatter
 from zoneinfo import available_timezones
 
 from statelib.definition.checks.bounds import FAR_APART, check_bounds
@@ -12,11 +10,10 @@ from statelib.definition.durations import milliseconds
 from statelib.definition.model import Schedule
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.source.intervals import cron_problem
-from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_whole_path
+from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_variable, is_whole_path, placeholders
 from statelib.definition.source_model import Ready, Source, SourceColumn
 from statelib.definition.types import column_type_problem, type_of
 
-_VARIABLE = re.compile(r"env\[\w+\]")
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
 """Formats that Spark reads from a path only."""
 
@@ -66,8 +63,7 @@ def _check_table(source: Source) -> Iterator[Problem]:
 def _check_template(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
     """A template of the placeholders ``{data}``, ``{start}`` and ``{end}``."""
     try:
-        names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
-        names = [name for name in names if not (_VARIABLE.fullmatch(name) and where[1] == "options")]
+        names = [name for name in placeholders(text) if not (where[1] == "options" and is_variable(name))]
     except ValueError as error:
         yield Problem(where, f"not a template: {error}")
         return

@@ -15,6 +15,16 @@ _VARIABLE = re.compile(r"\{env\[(\w+)\]\}")
 _DIRECTIVE = re.compile(r"%[-_0^#]?(.)", re.DOTALL)
 
 
+def placeholders(template: str) -> list[str]:
+    """Return the names of the placeholders of a template, in order. Raises ValueError if it is not a template."""
+    return [name for _, name in _specifications(template)]
+
+
+def is_variable(placeholder: str) -> bool:
+    """Return whether a placeholder is ``env[NAME]``, a variable of the environment."""
+    return _VARIABLE.fullmatch(f"{{{placeholder}}}") is not None
+
+
 class _KeptVariables:
     """The placeholders ``{env[NAME]}``, each of which is replaced by itself."""
 

@@ -247,8 +247,6 @@ MANIFEST = Record(
     JsonField("upload_ms", optional(INTEGER), missing=None),
     JsonField("keys_changed", optional(INTEGER), missing=None),
     JsonField("drained", BOOLEAN, missing=False),
-    JsonField(
-        "keys", optional(TEXT), missing=None, get=lambda manifest: manifest.keys and key_counts_text(manifest.keys)
-    ),
+    JsonField("keys", optional(TEXT), missing=None, get=_keys_text),
     JsonField("side_data", listed(SIDE_DATA), missing=(), sparse=True),
 )

@@ -74,11 +74,12 @@ def _of_source(text: str) -> StatelibError | None:
     for pattern, error in _SOURCES.items():
         match = pattern.search(text)
         if match is not None:
-            return error(match[1], text)
+            return error(match, text)
     return None
 
 
-def _unreadable(file: str, text: str) -> StatelibError:
+def _unreadable(match: re.Match[str], text: str) -> StatelibError:
+    file = match[1]
     lines = (_CAUSE.match(line.strip()) for line in text[text.index(file) :].splitlines()[1:])
     cause = next((line[1] for line in lines if line and not line[1].startswith("Exception thrown in")), "")
     return RetryableError(
@@ -88,26 +89,24 @@ def _unreadable(file: str, text: str) -> StatelibError:
     )
 
 
-def _unknown_format(name: str, _text: str) -> StatelibError:
+def _unknown_format(match: re.Match[str], _text: str) -> StatelibError:
     return InvalidRequestError(
-        f"source.format {name!r}: Spark has no such data source",
+        f"source.format {match[1]!r}: Spark has no such data source",
         kind="unknown-format",
         hint="correct source.format, or give Spark the package that brings it (spark.jars.packages)",
     )
 
 
-def _bad_value(condition: str, text: str) -> StatelibError:
-    match = _VALUE.search(text)
-    message = match[2] if match else ""
+def _bad_value(match: re.Match[str], _text: str) -> StatelibError:
     return InvalidRequestError(
-        f"an event has a value that source.where or an expression of source.columns cannot take: {condition}: "
-        f"{message[:_MOST]}",
+        f"an event has a value that source.where or an expression of source.columns cannot take: {match[1]}: "
+        f"{match[2][:_MOST]}",
         kind="bad-source-value",
         hint="correct the event, or write an expression that takes such values, for example with try_cast or CASE",
     )
 
 
-_SOURCES: dict[re.Pattern[str], Callable[[str, str], StatelibError]] = {
+_SOURCES: dict[re.Pattern[str], Callable[[re.Match[str], str], StatelibError]] = {
     _FILE: _unreadable,
     _FORMAT: _unknown_format,
     _VALUE: _bad_value,
