@@ -39,7 +39,7 @@ class SourceReadyOperator(BaseOperator):
         self.pipeline, self.statelib_conn_id = pipeline, statelib_conn_id
 
     def execute(self, context: "Context") -> None:
-        from statelib.definition.durations import milliseconds
+        from statelib.definition.parts.durations import milliseconds
 
         rule, ready = self._rule(context)
         if rule is not None:

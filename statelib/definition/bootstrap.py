@@ -11,10 +11,10 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from statelib.definition.document import read_document
-from statelib.definition.model import Names, Parallelism, Part
+from statelib.definition.parts.model import Names, Parallelism, Part
+from statelib.definition.parts.types import type_of
 from statelib.definition.pipeline import PROBLEMS, bad_file, problems_of, read_file
 from statelib.definition.problems import Problem, Where, dotted
-from statelib.definition.types import type_of
 from statelib.errors import StatelibError
 from statelib.model.key_hash import FieldsHash
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from statelib.definition.model import (
+from statelib.definition.parts.model import (
     Alerts,
     CheckpointSettings,
     Hooks,
@@ -17,10 +17,10 @@ from statelib.definition.model import (
     Switch,
     TaskRetries,
 )
-from statelib.definition.quality import Checks
-from statelib.definition.source_model import Source
+from statelib.definition.parts.quality import Checks
+from statelib.definition.parts.source import Source
+from statelib.definition.parts.types import type_of
 from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
-from statelib.definition.types import type_of
 from statelib.model.choices import Backend
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from statelib.definition.checks.whole import STRATEGIES, find_problems
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.document import Document, read_document
-from statelib.definition.model import (
+from statelib.definition.parts.model import (
     UNKNOWN_KEYS,
     CheckpointSettings,
 )

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from statelib.definition.durations import milliseconds
-from statelib.definition.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
-from statelib.definition.types import type_of
+from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
+from statelib.definition.parts.types import type_of
 from statelib.functions.aggregates import AggregateSpec, Nulls
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import (

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from statelib.cli.main import app
-from statelib.definition.reference import DESCRIPTIONS, keys
+from statelib.definition.reference.keys import DESCRIPTIONS, keys
 from statelib.model.record import CheckpointState
 from tests.architecture.repository import ROOT
 from tools.reference import PAGES, page_types
@@ -69,7 +69,9 @@ def test_the_pictures_show_every_layer_state_and_flow() -> None:
 
 def test_every_key_of_a_pipeline_file_is_described() -> None:
     described = {key.path: key.description for key in keys()}
-    assert [path for path, text in described.items() if not text] == [], "say it in statelib/definition/reference.py"
+    assert [path for path, text in described.items() if not text] == [], (
+        "describe it in statelib/definition/reference/keys.py"
+    )
     assert set(DESCRIPTIONS) <= set(described)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 import statelib.spark
 from statelib.definition.columns import event_schema
-from statelib.definition.source_model import Source
+from statelib.definition.parts.source import Source
 from statelib.flows.wiring import VARIABLES, Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName

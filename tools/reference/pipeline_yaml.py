@@ -1,6 +1,6 @@
 """The text of docs/reference/pipeline-yaml.md, made from the model of a pipeline file."""
 
-from statelib.definition.reference import DescribedKey, keys
+from statelib.definition.reference.keys import DescribedKey, keys
 from tools.reference.markdown import NOTICE, code, table
 
 INTRODUCTION = """\

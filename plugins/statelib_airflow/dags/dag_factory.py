@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_parsing_context
 
-from statelib.definition.durations import milliseconds
+from statelib.definition.parts.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
 from statelib_airflow.airflow_internals import deadline_alert, interval_timetable

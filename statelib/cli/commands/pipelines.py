@@ -13,10 +13,10 @@ from statelib.cli.options import Json, PipelineArgument
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import when
-from statelib.definition.editor_schema import editor_schema
 from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
+from statelib.definition.reference.editor_schema import editor_schema
 from statelib.flows import wiring
 from statelib.flows.lifecycle import suspension
 from statelib.flows.savepoint.fork import fork

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from statelib.definition.model import Schedule
+from statelib.definition.parts.model import Schedule
+from statelib.definition.parts.source import Source
 from statelib.definition.problems import Problem
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import range_text, source_part
 from statelib.definition.source.templates import BOUNDS, placeholders
-from statelib.definition.source_model import Source
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.states import check_type
 from statelib.definition.checks.time import is_reference
-from statelib.definition.model import Hooks, OperatorStateDefinition
+from statelib.definition.parts.model import Hooks, OperatorStateDefinition
+from statelib.definition.parts.types import KEY_TYPES
 from statelib.definition.problems import Problem, Where
-from statelib.definition.types import KEY_TYPES
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 
 MAX_STATES = 1000

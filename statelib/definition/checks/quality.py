@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.expectations import COLUMN, COLUMNS, EXPECTATIONS, parameter_problem
 from statelib.definition.frame_columns import FrameColumn, frame_columns
+from statelib.definition.parts.quality import Checks, Expectation
 from statelib.definition.problems import Problem, Where, did_you_mean
-from statelib.definition.quality import Checks, Expectation
 from statelib.errors import StatelibError
 from statelib.model.types import ArrayOf, ListOf, StateType
 

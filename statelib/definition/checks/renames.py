@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from statelib.definition.model import FieldDefinition, StateDefinition
+from statelib.definition.parts.model import FieldDefinition, StateDefinition
 from statelib.definition.problems import Problem, Where
 
 

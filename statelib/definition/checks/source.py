@@ -6,13 +6,13 @@ from zoneinfo import available_timezones
 from statelib.definition.checks.bounds import FAR_APART, check_bounds
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.states import check_type
-from statelib.definition.durations import milliseconds
-from statelib.definition.model import Schedule
+from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.model import Schedule
+from statelib.definition.parts.source import Ready, Source, SourceColumn
+from statelib.definition.parts.types import column_type_problem, type_of
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.source.intervals import cron_problem
 from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_variable, is_whole_path, placeholders
-from statelib.definition.source_model import Ready, Source, SourceColumn
-from statelib.definition.types import column_type_problem, type_of
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
 """Formats that Spark reads from a path only."""

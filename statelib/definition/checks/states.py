@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.time import check_time, is_reference, not_declared
-from statelib.definition.model import FieldDefinition, StateDefinition
+from statelib.definition.parts.model import FieldDefinition, StateDefinition
+from statelib.definition.parts.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.definition.problems import Problem, Where, did_you_mean
-from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.errors import StatelibError
 from statelib.functions.aggregates import AGGREGATES, ColumnRule, Nulls, accepts
 from statelib.model.types import BOOLEAN, VOID, Scalar

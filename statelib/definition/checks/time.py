@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from statelib.definition.durations import milliseconds
-from statelib.definition.model import StateDefinition, WindowSettings
+from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.model import StateDefinition, WindowSettings
+from statelib.definition.parts.types import Columns
 from statelib.definition.problems import Problem, Where, did_you_mean
-from statelib.definition.types import Columns
 from statelib.model.types import INSTANT
 
 MAX_WINDOWS = 1000

@@ -10,9 +10,9 @@ from statelib.definition.checks.source import check_source
 from statelib.definition.checks.states import check_state, key_type_text
 from statelib.definition.checks.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
-from statelib.definition.model import CheckpointSettings, Hooks
+from statelib.definition.parts.model import CheckpointSettings, Hooks
+from statelib.definition.parts.types import Columns, columns_of, is_key_type
 from statelib.definition.problems import Problem, did_you_mean
-from statelib.definition.types import Columns, columns_of, is_key_type
 from statelib.errors import StatelibError
 from statelib.model.choices import Backend, Strategy
 from statelib.model.ids import pipeline_name

@@ -9,9 +9,9 @@ templates of the source name it exactly.
 from dataclasses import dataclass
 
 from statelib.definition.declared import DeclaredPipeline
+from statelib.definition.parts.source import Source
 from statelib.definition.source.intervals import cut
 from statelib.definition.source.templates import at_interval, names_exactly
-from statelib.definition.source_model import Source
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import moment_of

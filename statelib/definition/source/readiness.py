@@ -4,11 +4,11 @@ import json
 from dataclasses import asdict, dataclass
 
 from statelib.definition.declared import DeclaredPipeline
-from statelib.definition.durations import milliseconds
+from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.source import Ready
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import SourcePart, source_part, source_parts
 from statelib.definition.source.templates import at_interval, is_whole_path
-from statelib.definition.source_model import Ready
 from statelib.model.checkpoint import DataInterval
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from statelib.definition.checks.quality import split_field
 from statelib.definition.expectations import EXPECTATIONS, class_name
+from statelib.definition.parts.quality import Drift
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.quality import Drift
 from statelib.errors import StatelibError
 from statelib.flows.gate.state_sample import SampledKeyGroups, choose, sample
 from statelib.flows.restore.layout import lay_out

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.definition.bootstrap import Bootstrap, Key, Of
-from statelib.definition.types import type_of
+from statelib.definition.parts.types import type_of
 from statelib.errors import InvalidRequestError
 from statelib.formats.canonical.chunks import Chunk
 from statelib.formats.operator_state import OperatorStateContent

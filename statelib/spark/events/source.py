@@ -5,9 +5,9 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
+from statelib.definition.parts.source import Source
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart, source_parts
-from statelib.definition.source_model import Source
 from statelib.model.checkpoint import DataInterval
 from statelib.spark import FORMATS, register
 from statelib.spark.events.source_columns import events_of, no_events

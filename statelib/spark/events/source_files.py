@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from statelib.definition.columns import event_schema
+from statelib.definition.parts.source import Source
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.source_model import Source
 from statelib.errors import RetryableError
 from statelib.spark.events.owners import owners_of
 from statelib.spark.events.source_types import is_read_as, spark_name

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from statelib.definition.parts.types import ARRAY_ELEMENTS, type_of, undeclarable
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.types import ARRAY_ELEMENTS, type_of, undeclarable
 from statelib.errors import UnsupportedError
 from statelib.flows.views.inspection import resolve
 from statelib.formats.keyed.header import MetaInfo, MetaKind, write_meta_info

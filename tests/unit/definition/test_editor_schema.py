@@ -11,8 +11,8 @@ import yaml
 from typer.testing import CliRunner
 
 from statelib.cli.main import app
-from statelib.definition.editor_schema import editor_schema
-from statelib.definition.reference import keys
+from statelib.definition.reference.editor_schema import editor_schema
+from statelib.definition.reference.keys import keys
 from tests.support.worlds import CHECKOUT
 from tests.unit.definition.test_bad_pipelines import GOOD
 

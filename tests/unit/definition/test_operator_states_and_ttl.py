@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from statelib.definition.durations import milliseconds
+from statelib.definition.parts.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import InvalidRequestError
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode

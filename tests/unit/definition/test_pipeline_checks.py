@@ -6,8 +6,8 @@ import pytest
 
 from statelib.definition.checks.quality import split_field
 from statelib.definition.expectations import EXPECTATIONS, class_name
+from statelib.definition.parts.quality import Checks
 from statelib.definition.pipeline import Pipeline, load_pipeline
-from statelib.definition.quality import Checks
 from statelib.model.quality import GateSummary, QualityResult, Severity, verdict
 
 TEXT = """\

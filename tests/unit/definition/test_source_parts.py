@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from statelib.definition.parts.types import COLUMN_TYPES, type_of
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import source_parts
 from statelib.definition.source.readiness import ready_rule
 from statelib.definition.source.templates import at_interval, names_exactly, with_variables
-from statelib.definition.types import COLUMN_TYPES, type_of
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.readiness import missing
 from statelib.model.checkpoint import DataInterval

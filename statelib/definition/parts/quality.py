@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from statelib.definition.model import Count, Part
+from statelib.definition.parts.model import Count, Part
 from statelib.model.quality import Severity
 
 Level = Literal["warn", "quarantine", "fail"]

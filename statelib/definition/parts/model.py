@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from statelib.definition.durations import milliseconds
+from statelib.definition.parts.durations import milliseconds
 from statelib.definition.problems import did_you_mean
 from statelib.functions.aggregates import Nulls
 from statelib.model.key_groups import MAX_MAX_PARALLELISM

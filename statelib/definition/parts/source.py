@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from statelib.definition.model import SHORT_FORM, Duration, Part, Switch
+from statelib.definition.parts.model import SHORT_FORM, Duration, Part, Switch
 
 
 class Ready(Part):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from statelib.definition.model import SHORT_FORM
+from statelib.definition.parts.model import SHORT_FORM
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.reference import DESCRIPTIONS, INTERNAL, LIKE_A_FIELD
+from statelib.definition.reference.keys import DESCRIPTIONS, INTERNAL, LIKE_A_FIELD
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
