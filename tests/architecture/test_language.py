@@ -63,6 +63,7 @@ NOT_AFTER = "".join(
         "has",
         "have",
         "like",
+        "when",
     ]
 )
 ELLIPTICAL = re.compile(
