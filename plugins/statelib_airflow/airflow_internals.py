@@ -106,15 +106,16 @@ def _newest_event(uri: str) -> datetime:
     return max((event.timestamp for event in events), default=datetime.min.replace(tzinfo=UTC))
 
 
-def interval_timetable(cron: str) -> Any:
-    """Return the timetable whose runs have the data intervals between the moments of the cron expression, in UTC."""
+def interval_timetable(cron: str, time_zone: str | None) -> Any:
+    """Return the timetable whose runs have the data intervals between the moments of the cron expression in a time
+    zone; None stands for UTC."""
     from airflow import sdk
 
     if not hasattr(sdk, "CronDataIntervalTimetable"):  # Airflow 3.1
         from airflow.timetables.interval import CronDataIntervalTimetable
 
-        return CronDataIntervalTimetable(cron, timezone="UTC")
-    return sdk.CronDataIntervalTimetable(cron, timezone="UTC")
+        return CronDataIntervalTimetable(cron, timezone=time_zone or "UTC")
+    return sdk.CronDataIntervalTimetable(cron, timezone=time_zone or "UTC")
 
 
 def deadline_alert(longest: timedelta, notifier: type, arguments: dict[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """The declared pipeline: fields of a pipeline file in the right form. ``checks`` checks whether they fit together."""
 
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -63,6 +64,11 @@ class DeclaredPipeline(Part):
     alerts: Alerts = Alerts()
     allow_non_restored_state: Switch = False
     path: str = ""
+
+    @property
+    def zone(self) -> tzinfo:
+        """The time zone of the schedule, UTC if there is none. Times of the pipeline without an offset are in it."""
+        return self.schedule.zone if self.schedule else UTC
 
     def column_types(self) -> dict[str, StateType]:
         """Return the declared columns and their types, in the order of the file."""

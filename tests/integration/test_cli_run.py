@@ -122,6 +122,18 @@ def test_bounds_that_make_no_intervals_are_refused(deployment: Deployment) -> No
     assert "'at noon': expected a cron expression" in refused(deployment, "run", "orders")
 
 
+def test_bounds_are_in_the_time_zone_of_the_pipeline(deployment: Deployment) -> None:
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    file.write_text(ORDERS.replace('cron: "@daily"', 'cron: "@daily", time_zone: Europe/Berlin'))
+    planned = said(deployment, "run", "orders", "--start", "2026-03-29", "--end", "2026-03-31", "--dry-run")
+    assert planned.splitlines()[:2] == [
+        "2026-03-28 23:00:00 to 2026-03-29 22:00:00 UTC", "2026-03-29 22:00:00 to 2026-03-30 22:00:00 UTC",
+    ]  # fmt: skip
+    with_offset = ("--start", "2026-03-28T23:00Z", "--end", "2026-03-31T00:00+02:00")
+    assert said(deployment, "run", "orders", *with_offset, "--dry-run") == planned
+    assert said(deployment, "run", "orders", "--dry-run").startswith("2025-12-31 23:00:00 to 2026-01-01 23:00:00 UTC")
+
+
 def test_a_pipeline_without_a_schedule_is_told_its_intervals(deployment: Deployment) -> None:
     unscheduled = "\n".join(line for line in ORDERS.splitlines() if not line.startswith("schedule"))
     (Path(deployment.pipelines_directory) / "orders.yaml").write_text(unscheduled)

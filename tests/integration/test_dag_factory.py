@@ -6,8 +6,12 @@ import sys
 from typing import Any
 
 import pytest
+import yaml
 
 from demo.places import CHECKOUT, Places, Ports, environment
+from statelib.definition.parts.model import Schedule
+from statelib.definition.source.intervals import intervals
+from statelib.model.moments import epoch_ms
 
 PIPELINE = (CHECKOUT / "dags" / "pipelines" / "carrier_streaks.yaml").read_text()
 SETTINGS = (
@@ -25,6 +29,9 @@ FILES = {
         f"globals().update(cleanup_dags('my_cleanup', schedule=None, {SETTINGS}))\n"
     ),
     "verify.py": f"from statelib_airflow import verify_dags\nglobals().update(verify_dags('mine', {SETTINGS}))\n",
+    "zoned.py": (
+        "from statelib_airflow import pipeline_dags\nglobals().update(pipeline_dags('zones', dags=['checkpoint']))\n"
+    ),
     "broken.py": "from statelib_airflow import check_pipeline_dags\ncheck_pipeline_dags('others')\n",
     "mistyped.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', dags=['replay'])\n",
     "unknown.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', pol='x')\n",
@@ -34,8 +41,16 @@ import json, sys
 from pathlib import Path
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
 NAMES = ("retries", "pool", "queue", "owner", "email", "statelib_conn_id", "_conn_id")
 bag = DagBag(sys.argv[1])
+def intervals(dag):
+    kept = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    bounds, last, found = TimeRestriction(kept.start_date, kept.end_date, True), None, []
+    while (run := kept.timetable.next_dagrun_info(last_automated_data_interval=last, restriction=bounds)):
+        last = run.data_interval
+        found.append([round(last.start.timestamp() * 1000), round(last.end.timestamp() * 1000)])
+    return found
 json.dump({
     "errors": {Path(file).name: error for file, error in bag.import_errors.items()},
     "dags": {d.dag_id: {
@@ -44,9 +59,19 @@ json.dump({
         "tasks": {t.task_id: {n: getattr(t, n, None) for n in NAMES} | getattr(t, "partial_kwargs", {})
                   for t in d.tasks},
         "examples": d.params.get_param("pipeline").schema.get("examples") if "pipeline" in d.params else None,
+        "intervals": intervals(d) if d.dag_id == "zoned.checkpoint" else [],
         "serialized": bool(DagSerialization.to_dict(d))} for d in bag.dags.values()},
 }, open(sys.argv[2], "w"), default=str)
 """
+
+
+def zoned_pipeline() -> str:
+    """Return the text of a daily pipeline of a whole year in a zone whose clock changes twice."""
+    definition = yaml.safe_load(PIPELINE) | {"name": "zoned"}
+    definition["schedule"] = {
+        "cron": "@daily", "time_zone": "Europe/Berlin", "start": "2026-01-01", "end": "2026-12-31", "catchup": True,
+    }  # fmt: skip
+    return yaml.safe_dump(definition)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +85,8 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (root / "dags" / directory).mkdir(parents=True)
         text = PIPELINE.replace("name: carrier_streaks", f"name: {name}")
         (root / "dags" / directory / f"{name}.yaml").write_text(text)
+    (root / "dags" / "zones").mkdir()
+    (root / "dags" / "zones" / "zoned.yaml").write_text(zoned_pipeline())
     (root / "dags" / "others" / "broken.yaml").write_text(PIPELINE.replace("backend:", "bakend:"))
     for name, text in FILES.items():
         (root / "dags" / name).write_text(text)
@@ -77,6 +104,7 @@ def test_a_file_of_three_lines_makes_the_dags_of_its_directory(parsed: dict[str,
         **{f"second.{kind}": "chosen.py" for kind in ("checkpoint", "restore")},
         "my_cleanup": "cleanup.py",
         "state_verify": "verify.py",
+        "zoned.checkpoint": "zoned.py",
     }
     assert all(dag["serialized"] for dag in parsed["dags"].values())
     assert parsed["dags"]["first.checkpoint"]["tags"] == ["first", "statelib"]
@@ -113,3 +141,14 @@ def test_what_is_wrong_is_an_import_error_of_its_own_file(parsed: dict[str, Any]
     assert "bakend" in parsed["errors"]["broken.py"]
     assert "there is no replay: expected some of checkpoint" in parsed["errors"]["mistyped.py"]
     assert "pol" in parsed["errors"]["unknown.py"]
+
+
+def test_the_scheduler_has_the_intervals_of_the_time_zone(parsed: dict[str, Any]) -> None:
+    schedule = Schedule.model_validate(yaml.safe_load(zoned_pipeline())["schedule"])
+    assert schedule.end is not None
+    expected = list(intervals(schedule, epoch_ms(schedule.start), epoch_ms(schedule.end)))
+    of_airflow = parsed["dags"]["zoned.checkpoint"]["intervals"]
+    assert of_airflow[: len(expected)] == [[each.start_ms, each.end_ms] for each in expected]
+    assert (len(expected), len(of_airflow)) == (364, 365), "in Airflow, an interval may begin at the end"
+    hours = sorted((end - start) // 3_600_000 for start, end in of_airflow)
+    assert (hours[0], hours[1], hours[-2], hours[-1]) == (23, 24, 24, 25)

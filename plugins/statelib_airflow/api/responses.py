@@ -42,7 +42,7 @@ def _definition(file: Pipeline | None) -> dict[str, Any]:
     states = file.schema().states if file else ()
     return {
         "description": file.description if file else "",
-        "schedule": file.schedule.cron if file and file.schedule else None,
+        "schedule": file.schedule.text if file and file.schedule else None,
         "backend": file.backend if file else None,
         "strategy": file.checkpoint.strategy if file else None,
         "parallelism": file.parallelism if file else None,

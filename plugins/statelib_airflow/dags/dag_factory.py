@@ -88,7 +88,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
     schedule = pipeline.schedule
     dag = DAG(
         f"{pipeline.name}.checkpoint",
-        schedule=interval_timetable(schedule.cron) if schedule else None,
+        schedule=interval_timetable(schedule.cron, schedule.time_zone) if schedule else None,
         start_date=schedule.start if schedule else None,
         end_date=schedule.end if schedule else None,
         catchup=schedule.catchup if schedule else False,

@@ -194,7 +194,8 @@ def _next_step(pipeline: Pipeline, plan: RestorePlan) -> str:
     """Return what to run after the restore."""
     dag, first, last = f"{plan.pipeline}.checkpoint", plan.replay_from_ms, plan.replay_until_ms
     if first is None:
-        start = pipeline.schedule.start.strftime("%Y-%m-%d") if pipeline.schedule else "the first interval"
+        schedule = pipeline.schedule
+        start = f"{schedule.start.astimezone(schedule.zone):%Y-%m-%d}" if schedule else "the first interval"
         return f"the state holds no events yet: run {dag} from {start} on"
     if last is None or last < first:
         return f"nothing to replay: the next run of {dag} is that of {when(first)} UTC"
@@ -211,10 +212,10 @@ def _command_without_airflow(pipeline: Pipeline, plan: RestorePlan) -> str:
     if schedule is None or first is None or last is None or last < first:
         return ""
     try:
-        (interval,) = intervals(schedule.cron, last)
+        (interval,) = intervals(schedule, last)
     except InvalidRequestError:
         return ""
-    return f"statelib run {plan.pipeline} --end {when(interval.end_ms).replace(' ', 'T')}"
+    return f"statelib run {plan.pipeline} --end {schedule.local_text(interval.end_ms)}"
 
 
 def _instant(epoch_ms: int) -> str:

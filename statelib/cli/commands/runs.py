@@ -39,18 +39,26 @@ Form = Annotated[
     str,
     typer.Option("--format", help="canonical, which every backend and Flink restore; or native."),
 ]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        help="Start of the first interval, in the pipeline's schedule.time_zone unless it has an offset. Default: "
+        "where the state ends.",
+    ),
+]
+End = Annotated[
+    str | None,
+    typer.Option("--end", help="Apply all intervals that end by this time, written like --start. Default: one."),
+]
 Remark = Annotated[str, typer.Option("--note", help="The purpose of the savepoint. It is kept with it.")]
 
 
 def run(
     pipeline: PipelineArgument,
     *,
-    start: Annotated[
-        str | None, typer.Option("--start", help="Start of the first interval. Default: where the state ends.")
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--end", help="Apply all intervals that end by this moment. Default: one interval.")
-    ] = None,
+    start: Start = None,
+    end: End = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Apply the range from --start to --end as one interval.")
     ] = False,
@@ -70,7 +78,7 @@ def run(
     with errors(as_json):
         deployment = wiring.deployment()
         definition = deployment.pipeline(pipeline)
-        bounds = [None if text is None else moment(text) for text in (start, end)]
+        bounds = [None if text is None else moment(text, definition.zone) for text in (start, end)]
         with wiring.planning_deployment() as planner:
             chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
         results: list[tuple[CheckpointRecord, bool]] = []

@@ -1,16 +1,18 @@
 """The check that each event of a source belongs to one interval only. Pure: it yields problems and never raises."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC
 
 from statelib.definition.parts.model import Schedule
 from statelib.definition.parts.source import Source
+from statelib.definition.parts.zones import is_ambiguous
 from statelib.definition.problems import Problem
-from statelib.definition.source.intervals import first_intervals
+from statelib.definition.source.intervals import changes_of, first_intervals
 from statelib.definition.source.parts import range_text, source_part
 from statelib.definition.source.templates import BOUNDS, placeholders
 from statelib.model.checkpoint import DataInterval
-from statelib.model.moments import epoch_ms
+from statelib.model.moments import epoch_ms, moment_of
 
 NOT_BOUNDED = "source-not-bounded"
 FAR_APART = (DataInterval(981_173_106_000, 981_173_107_000), DataInterval(1_355_961_599_000, 1_355_961_600_000))
@@ -37,17 +39,44 @@ def check_bounds(source: Source, schedule: Schedule | None) -> Iterator[Problem]
         return
     if source.where is not None:
         yield from _check_condition(source.where, alone=field == ("where",))
-    start_ms = epoch_ms(schedule.start) if schedule else 0
-    probed = first_intervals(schedule.cron, start_ms, _PROBED) if schedule else list(FAR_APART)
+    probed = _probed(schedule) if schedule else [FAR_APART]
+    same = next(filter(None, (_same_texts(source, schedule, intervals) for intervals in probed)), None)
+    if same is not None:
+        text = f"the intervals {range_text(same[0])} and {range_text(same[1])} have the same {field[-1]}"
+        text = f"{text}: the second would apply the events of the first again{_hint(schedule, same[1])}"
+        yield Problem(("source", *field), text, NOT_BOUNDED)
+
+
+def _probed(schedule: Schedule) -> Iterator[Sequence[DataInterval]]:
+    """Yield the first intervals of a schedule, and those around each change of its clock."""
+    yield first_intervals(schedule, epoch_ms(schedule.start), _PROBED)
+    yield from (around for _, around in changes_of(schedule))
+
+
+def _same_texts(
+    source: Source, schedule: Schedule | None, intervals: Sequence[DataInterval]
+) -> tuple[DataInterval, DataInterval] | None:
+    """Return the first two intervals with the same texts, None if there are none."""
+    zone = schedule.zone if schedule else UTC
     seen: dict[object, DataInterval] = {}
-    for interval in probed:
-        other = seen.setdefault(source_part(source, "", interval).texts, interval)
+    for interval in intervals:
+        other = seen.setdefault(source_part(source, "", interval, zone).texts, interval)
         if other is not interval:
-            twice = f"the intervals {range_text(other)} and {range_text(interval)} have the same {field[-1]}"
-            yield Problem(
-                ("source", *field), f"{twice}: the second would apply the events of the first again", NOT_BOUNDED
-            )
-            return
+            return other, interval
+    return None
+
+
+def _hint(schedule: Schedule | None, repeated: DataInterval) -> str:
+    """Return what to do if an interval has the text of another because the clock is set back, '' if it is not."""
+    if schedule is None:
+        return ""
+    bounds = (moment_of(ms).astimezone(schedule.zone) for ms in (repeated.start_ms, repeated.end_ms))
+    if not any(is_ambiguous(bound) for bound in bounds):
+        return ""
+    return (
+        f"; the clock of {schedule.time_zone} is set back: write the offset too, as {{start:%Y-%m-%dT%H%z}}, or leave "
+        "schedule.time_zone out"
+    )
 
 
 def _bounding_field(source: Source) -> tuple[str, ...] | None:

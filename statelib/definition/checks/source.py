@@ -1,7 +1,6 @@
 """Checks of a pipeline file's schedule and source. Pure: they yield problems and never raise."""
 
 from collections.abc import Iterator
-from zoneinfo import available_timezones
 
 from statelib.definition.checks.bounds import FAR_APART, check_bounds
 from statelib.definition.checks.names import name_problems
@@ -10,8 +9,9 @@ from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import Schedule
 from statelib.definition.parts.source import Ready, Source, SourceColumn
 from statelib.definition.parts.types import column_type_problem, type_of
+from statelib.definition.parts.zones import zone_problem
 from statelib.definition.problems import Problem, did_you_mean
-from statelib.definition.source.intervals import cron_problem
+from statelib.definition.source.intervals import clock_change_problem, cron_problem
 from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_variable, is_whole_path, placeholders
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
@@ -30,9 +30,7 @@ def check_source(source: Source, schedule: Schedule | None) -> Iterator[Problem]
     yield from templates
     if not place and not templates:
         yield from check_bounds(source, None if faults else schedule)
-    zone = source.time_zone
-    if zone is not None and zone not in available_timezones():
-        yield Problem(("source", "time_zone"), f"expected a time zone such as Europe/Berlin, found {zone!r}")
+    yield from _check_zone(source.time_zone, ("source", "time_zone"))
     if source.ready is not None:
         yield from _check_ready(source, source.ready, schedule)
 
@@ -82,8 +80,17 @@ def _check_schedule(schedule: Schedule) -> Iterator[Problem]:
     problem = cron_problem(schedule.cron)
     if problem is not None:
         yield Problem(("schedule", "cron"), f"{schedule.cron!r}: {problem}", "bad-cron")
+    yield from _check_zone(schedule.time_zone, ("schedule", "time_zone"))
     if schedule.end is not None and schedule.end < schedule.start:
         yield Problem(("schedule", "end"), f"{schedule.end} is before start, {schedule.start}")
+    if problem is None and (text := clock_change_problem(schedule)):
+        yield Problem(("schedule", "cron"), text, "bad-cron")
+
+
+def _check_zone(name: str | None, where: tuple[str, ...]) -> Iterator[Problem]:
+    problem = None if name is None else zone_problem(name)
+    if problem is not None:
+        yield Problem(where, problem)
 
 
 def _check_column(column: SourceColumn, where: tuple[str, ...]) -> Iterator[Problem]:

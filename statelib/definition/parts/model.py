@@ -3,16 +3,18 @@
 ``checks`` checks whether the values fit together.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.zones import in_zone, zone_of
 from statelib.definition.problems import did_you_mean
 from statelib.functions.aggregates import Nulls
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
+from statelib.model.moments import moment_of
 from statelib.model.termination import CheckpointRetentionPolicy
 
 UNKNOWN_KEYS = "statelib_unknown_keys"
@@ -24,9 +26,9 @@ def _one_or_many(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-def _in_utc(value: datetime) -> datetime:
+def _in_utc(value: datetime, info: ValidationInfo) -> datetime:
     try:
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return in_zone(value, zone_of(info.data.get("time_zone")))
     except OverflowError as error:
         raise PydanticCustomError("moment", "a time within the years 1 to 9999, in UTC") from error
 
@@ -34,7 +36,7 @@ def _in_utc(value: datetime) -> datetime:
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
 """A list of names. A single name needs no brackets."""
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
-"""A date or a time, in UTC unless it has an offset."""
+"""A date or a time, as a datetime in UTC. Without an offset it is in the time zone of its part, or in UTC."""
 Count = Annotated[int, Field(strict=True, ge=1)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_MAX_PARALLELISM)]
 Amount = Annotated[int, Field(strict=True, ge=0)]
@@ -78,13 +80,31 @@ class Part(BaseModel):
 
 
 class Schedule(Part):
-    """The times when Airflow runs the pipeline. ``cron``: a cron expression or one of Airflow's presets. ``start`` and
+    """The times when Airflow runs the pipeline. ``cron``: a cron expression or one of Airflow's presets.
+    ``time_zone``: the zone of ``cron``, and of the times of the pipeline without an offset; None: UTC. ``start`` and
     ``end`` bound the data intervals. ``catchup``: Airflow also runs the intervals between ``start`` and today."""
 
     cron: str
+    time_zone: str | None = None
     start: Moment
     end: Moment | None = None
     catchup: Switch = False
+
+    @property
+    def zone(self) -> tzinfo:
+        """The time zone of the schedule."""
+        return zone_of(self.time_zone)
+
+    @property
+    def text(self) -> str:
+        """The cron expression, with its zone if it has one, as people see them."""
+        return self.cron if self.time_zone is None else f"{self.cron} in {self.time_zone}"
+
+    def local_text(self, moment_ms: int) -> str:
+        """Return a moment as a text that :func:`~statelib.definition.source.intervals.moment` reads in this schedule's
+        zone. It has its offset unless the zone is UTC."""
+        local = moment_of(moment_ms).astimezone(self.zone)
+        return (local.replace(tzinfo=None) if self.zone is UTC else local).isoformat(timespec="seconds")
 
 
 class FieldDefinition(Part):

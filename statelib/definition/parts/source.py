@@ -50,10 +50,10 @@ class Source(Part):
     """The source of the events: the files under ``path`` in a ``format``, a ``table`` of Spark's catalog, or what a
     format reads by its ``options`` alone, such as a JDBC query. ``where``: a condition in SQL on the source's own
     columns. ``path``, ``table``, ``where`` and the options are templates for str.format with ``data`` (the deployment's
-    root of data) and ``start``, ``end`` (datetimes of the data interval, UTC); options also with ``env[NAME]``, a
-    variable of the Spark driver's environment. ``time_zone``: the zone of the source's times without a zone, such as
-    Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an error or an interval
-    without events. ``ready`` None: the events are complete whenever a run reads them."""
+    root of data) and ``start``, ``end`` (datetimes of the data interval, in the schedule's zone); options also with
+    ``env[NAME]``, a variable of the Spark driver's environment. ``time_zone``: the zone of the source's times without a
+    zone, such as Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an error or an
+    interval without events. ``ready`` None: the events are complete whenever a run reads them."""
 
     format: str | None = None
     path: str | None = None

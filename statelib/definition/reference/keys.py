@@ -99,13 +99,16 @@ DESCRIPTIONS = {
     "description": "A text for people. Airflow shows it.",
     "schedule": "The times when Airflow runs the pipeline. Without it the pipeline is run by hand only.",
     "schedule.cron": "A cron expression or a preset such as `@daily`. Each run applies the interval between two ticks.",
-    "schedule.start": "The start of the first interval, in UTC unless it has an offset.",
+    "schedule.time_zone": "The zone of `cron`, such as `Europe/Berlin`; a day of it may have 23 or 25 hours. `{start}` "
+    "and `{end}` of the source are then in this zone, too. Default: UTC. "
+    "[More](../sources.md#intervals-in-a-time-zone).",
+    "schedule.start": "The start of the first interval, in `schedule.time_zone` or UTC unless it has an offset.",
     "schedule.end": "No interval begins after this time.",
     "schedule.catchup": "Whether Airflow also runs the intervals between `start` and today.",
     "source": "The source of the events.",
     "source.format": "Any batch format that Spark reads. Default: `parquet`.",
     "source.path": "The path of one interval: a template with `{data}` (`STATELIB_DATA`), `{start}` and `{end}` (times "
-    "in UTC; `{start:%Y-%m-%d}` formats them).",
+    "in `schedule.time_zone` or UTC; `{start:%Y-%m-%d}` formats them).",
     "source.table": "A table of Spark's catalog, instead of `path`: Iceberg, Delta, Hive or a view, by the name that "
     "Spark has for it. A template like `path`.",
     "source.options": "Options of the format, as Spark names them: `header` of CSV, `url` and `query` of JDBC. The "

@@ -7,6 +7,7 @@ templates of the source name it exactly.
 """
 
 from dataclasses import dataclass
+from datetime import tzinfo
 
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.parts.source import Source
@@ -41,9 +42,10 @@ class SourcePart:
         return f"table {self.table}" if self.table is not None else f"of format {self.source.file_format}"
 
 
-def source_part(source: Source, data: str, interval: DataInterval) -> SourcePart:
-    """Return where the events of one interval of the schedule are. ``data``: the value of ``{data}``."""
-    texts = {field: at_interval(text, data, interval) for field, text in source.templates.items()}
+def source_part(source: Source, data: str, interval: DataInterval, zone: tzinfo) -> SourcePart:
+    """Return where the events of one interval of the schedule are. ``data``: the value of ``{data}``; ``zone``: the
+    time zone of the schedule."""
+    texts = {field: at_interval(text, data, interval, zone) for field, text in source.templates.items()}
     named = {name: texts.get((name,)) for name in ("path", "table", "where")}
     options = tuple((name, texts["options", name]) for name in source.options)
     return SourcePart(source, interval, **named, options=options)
@@ -55,12 +57,12 @@ def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) 
     Raises InvalidRequestError: ``interval-not-of-schedule`` if schedule and source do not determine the places of the
     interval's events; ``source-not-bounded`` if two of its parts have the same place."""
     source, schedule = pipeline.source, pipeline.schedule
-    intervals = cut(schedule.cron, interval) if schedule else None
+    intervals = cut(schedule, interval) if schedule else None
     if intervals is None:
         if not _names_alone(pipeline, interval):
             raise _not_of_schedule(pipeline, interval)
         intervals = (interval,)
-    parts = tuple(source_part(source, data, each) for each in intervals)
+    parts = tuple(source_part(source, data, each, pipeline.zone) for each in intervals)
     _check_distinct(pipeline, parts)
     return parts
 
@@ -70,7 +72,7 @@ def _names_alone(pipeline: DeclaredPipeline, interval: DataInterval) -> bool:
     directory of a weekly schedule is named by its Monday, but has the events of the week, not of that day."""
     texts = " ".join(pipeline.source.templates.values())
     both = "{start" in texts and "{end" in texts
-    return names_exactly(texts, interval) and (both or pipeline.schedule is None)
+    return names_exactly(texts, interval, pipeline.zone) and (both or pipeline.schedule is None)
 
 
 def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -> None:
@@ -90,7 +92,7 @@ def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -
 def _not_of_schedule(pipeline: DeclaredPipeline, interval: DataInterval) -> InvalidRequestError:
     schedule = pipeline.schedule
     why = (
-        f"it does not consist of intervals of the schedule {schedule.cron!r}"
+        f"it does not consist of intervals of the schedule {schedule.text!r}"
         if schedule
         else "the pipeline has no schedule, and the source alone does not name it"
     )

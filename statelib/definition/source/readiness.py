@@ -62,10 +62,10 @@ def ready_rule(pipeline: DeclaredPipeline, data: str, interval: DataInterval) ->
 def _rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: SourcePart) -> PartRule:
     marker = next_path = None
     if ready.marker is not None:
-        marker = at_interval(ready.marker, data, part.interval)
+        marker = at_interval(ready.marker, data, part.interval, pipeline.zone)
         if not is_whole_path(ready.marker) and part.path is not None:
             marker = f"{part.path.rstrip('/')}/{marker}"
     if ready.next_interval and pipeline.schedule is not None:
-        (following,) = first_intervals(pipeline.schedule.cron, part.interval.end_ms, 1)
-        next_path = source_part(pipeline.source, data, following).path
+        (following,) = first_intervals(pipeline.schedule, part.interval.end_ms, 1)
+        next_path = source_part(pipeline.source, data, following, pipeline.zone).path
     return PartRule(part.path, part.interval.end_ms, marker, next_path)

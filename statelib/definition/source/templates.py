@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from string import Formatter
 
+from statelib.definition.parts.zones import is_ambiguous
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import moment_of
 
@@ -32,13 +33,18 @@ class _KeptVariables:
         return f"{{env[{name}]}}"
 
 
-def at_interval(template: str, data: str, interval: DataInterval) -> str:
-    """Return the text of a template for one interval. It may use ``data``, ``start`` and ``end`` (UTC datetimes).
+def at_interval(template: str, data: str, interval: DataInterval, zone: tzinfo = UTC) -> str:
+    """Return the text of a template for one interval. It may use ``data``, ``start`` and ``end`` (datetimes in
+    ``zone``).
 
     ``{env[NAME]}`` stays as it is: :func:`with_variables` replaces it where the source is read, so that no other place
     holds a secret."""
-    start, end = moment_of(interval.start_ms), moment_of(interval.end_ms)
+    start, end = _bounds(interval, zone)
     return template.format(data=data, start=start, end=end, env=_KeptVariables())
+
+
+def _bounds(interval: DataInterval, zone: tzinfo) -> tuple[datetime, datetime]:
+    return moment_of(interval.start_ms).astimezone(zone), moment_of(interval.end_ms).astimezone(zone)
 
 
 def with_variables(text: str, variables: Mapping[str, str]) -> str:
@@ -51,12 +57,16 @@ def is_whole_path(marker: str) -> bool:
     return marker.startswith(("/", "{data}")) or ":/" in marker
 
 
-def names_exactly(template: str, interval: DataInterval) -> bool:
+def names_exactly(template: str, interval: DataInterval, zone: tzinfo = UTC) -> bool:
     """Return whether the path identifies this interval alone, without regard to a schedule.
 
     It does if it contains both bounds, each to the last digit that is not zero, or if the interval is the one unit of
-    time that it contains: a day for ``{start:%Y-%m-%d}``, a month for ``{start:%Y-%m}``."""
-    start, end = moment_of(interval.start_ms), moment_of(interval.end_ms)
+    time that it contains: a day for ``{start:%Y-%m-%d}``, a month for ``{start:%Y-%m}``. Units are those of ``zone``.
+    A local time that comes twice does not identify a moment, unless the template contains its offset."""
+    start, end = _bounds(interval, zone)
+    ambiguous = [bound for bound, moment in (("start", start), ("end", end)) if is_ambiguous(moment)]
+    if not all(_has_offset(template, bound) for bound in ambiguous):
+        return False
     units = {bound: _finest(template, bound) for bound in BOUNDS}
     if units["start"] is not None and units["end"] is not None:
         return _begin(units["start"], start) == start and _begin(units["end"], end) == end
@@ -68,6 +78,12 @@ def _finest(template: str, bound: str) -> str | None:
     """Return the smallest unit of time of a bound that the template contains, None if it contains none."""
     units = {unit for spec, name in _specifications(template) if name == bound for unit in _units(spec)}
     return next((unit for unit in _UNITS if unit in units), None)
+
+
+def _has_offset(template: str, bound: str) -> bool:
+    """Return whether the template contains the offset of a bound, if it contains the bound at all."""
+    specifications = [spec for spec, name in _specifications(template) if name == bound]
+    return not specifications or any(spec is None or "%z" in spec or "%:z" in spec for spec in specifications)
 
 
 def _specifications(template: str) -> Iterator[tuple[str | None, str]]:

@@ -36,10 +36,10 @@ def next_intervals(
                 hint="give it with --end, or give the pipeline file a schedule",
             )
         return [DataInterval(start, end_ms)]
-    scheduled = list(intervals(pipeline.schedule.cron, start, end_ms))
+    scheduled = list(intervals(pipeline.schedule, start, end_ms))
     if not scheduled:
         raise InvalidRequestError(
-            f"no interval of the schedule {pipeline.schedule.cron!r} fits into that range", kind="bad-interval"
+            f"no interval of the schedule {pipeline.schedule.text!r} fits into that range", kind="bad-interval"
         )
     return scheduled
 

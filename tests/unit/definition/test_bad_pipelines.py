@@ -117,6 +117,8 @@ CASES = {
     "a variable outside the options": ("  columns:", "  where: \"t = '{env[X]}'\"\n  columns:", 5, "source.where: unknown placeholder {env[X]}"),
     "a path among the options": ("  columns:", "  options: {path: /x}\n  columns:", 5, "source.options.path: write it as source.path"),
     "no zone": ("  columns:", "  time_zone: Berlin\n  columns:", 5, "source.time_zone: expected a time zone such as Europe/Berlin, found 'Berlin'"),
+    "no zone of the schedule": ("start: 2013-01-01", "time_zone: Berlin, start: 2013-01-01", 2, "schedule.time_zone: expected a time zone such as Europe/Berlin, found 'Berlin'"),
+    "a cron that the clock takes apart": ('"@daily", start', '"* 2 * * *", time_zone: Europe/Berlin, start', 2, "schedule.cron: '* 2 * * *': Airflow's intervals do not follow each other when the clock of Europe/Berlin is set forward at 2013-03-31T03:00:00+02:00"),
     "an option without text": ("  columns:", "  options: {header: [1]}\n  columns:", 5, "source.options.header: expected a valid string, found [1]"),
     "an expression without a type": ("distance: long", "distance: {expr: a + b}", 8, "source.columns.distance.type: is missing"),
     "an expression of nothing": ("distance: long", "distance: {type: long, expr: ' '}", 8, "source.columns.distance.expr: expected an expression in SQL, found none"),
@@ -166,6 +168,7 @@ KINDS = {
     "a condition without the start": "source-not-bounded",
     "a condition with one end": "source-not-bounded",
     "no cron": "bad-cron",
+    "a cron that the clock takes apart": "bad-cron",
     "a time that never comes": "bad-cron",
 }
 """Where the error has a kind of its own."""

@@ -123,7 +123,8 @@ def test_no_other_interval_has_the_path_of_one_that_is_named(
 @given(st.sampled_from(["@daily", "@hourly", "15 3 * * 1,4", "@quarterly", "0 0 29 2 *"]), moments, st.integers(1, 40))
 def test_parts_follow_each_other_and_make_up_the_interval(cron: str, moment: datetime, count: int) -> None:
     pipeline = new_pipeline("{start:%Y-%m-%d-%H-%M}", cron)
-    expected = first_intervals(cron, int(moment.timestamp() * 1000), count)
+    assert pipeline.schedule is not None
+    expected = first_intervals(pipeline.schedule, int(moment.timestamp() * 1000), count)
     parts = source_parts(pipeline, "", DataInterval(expected[0].start_ms, expected[-1].end_ms))
     assert [part.interval for part in parts] == expected
     assert all(before.end_ms == after.start_ms for before, after in pairwise(expected))

@@ -17,13 +17,13 @@ def test_there_and_back(ms: int) -> None:
     moment_there = moment_of(ms)
     assert (epoch_ms(moment_there), moment_there.microsecond) == (ms, ms % 1000 * 1000)
     assert epoch_ms(moment_there + timedelta(microseconds=999)) == ms
-    assert moment(moment_there.isoformat()) == ms
+    assert moment(moment_there.isoformat(), UTC) == ms
 
 
 def test_a_fraction_before_1970() -> None:
     half = datetime(1969, 12, 31, 23, 59, 59, 500_000, UTC)
     assert (epoch_ms(half), epoch_ms(half.astimezone(timezone(timedelta(hours=-3))))) == (-500, -500)
-    assert moment("1969-12-31T23:59:59.500") == -500
+    assert moment("1969-12-31T23:59:59.500", UTC) == -500
 
 
 def test_spark_gets_the_microsecond_that_a_moment_lies_in() -> None:
