@@ -76,7 +76,7 @@ class CheckpointOperator(StatelibSparkOperator):
     ``pipeline``: its name, or the path of its file. Safe to retry and to clear: a retry begins a checkpoint that
     supersedes the one of the try before, whose driver may go on in the cluster but can publish nothing that counts, and
     an interval that the state holds is not applied again. Give the DAG a timetable with data intervals
-    (CronDataIntervalTimetable) and ``max_active_runs=1``. Events that are not complete, as ``source.ready`` of the
+    (CronDataIntervalTimetable) and ``max_active_runs=1``. Events that are not complete, as ``ready`` of a source in the
     pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline")

@@ -1,4 +1,4 @@
-"""An operator that waits until the events of a run's interval are complete, by ``source.ready`` of the pipeline
+"""An operator that waits until the events of a run's interval are complete, by ``ready`` of each source of the pipeline
 file."""
 
 import asyncio
@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 class SourceReadyOperator(BaseOperator):
     """An operator that waits, in the triggerer, until the events of the run's data interval are complete. It ends
-    at once if the pipeline file has no ``source.ready``, or if the state has the interval already.
+    at once if no source of the pipeline file has ``ready``, or if the state has the interval already. Each source has
+    its own conditions and timeout; the operator waits for all of them.
 
     Files are looked at by the triggerer: it needs the paths, or the credentials of the object storage, as the workers
     do. Assets are looked at by the task itself, which Airflow wakes each ``poke_interval`` for it."""
@@ -39,56 +40,63 @@ class SourceReadyOperator(BaseOperator):
         self.pipeline, self.statelib_conn_id = pipeline, statelib_conn_id
 
     def execute(self, context: "Context") -> None:
-        from statelib.definition.parts.durations import milliseconds
+        self._look(self._rules(context), epoch_ms(datetime.now(UTC)))
 
-        rule, ready = self._rule(context)
-        if rule is not None:
-            waited_ms = milliseconds(ready.timeout)
-            deadline_ms = epoch_ms(datetime.now(UTC)) + waited_ms
-            self._look(rule, milliseconds(ready.poke_interval) / 1000, deadline_ms)
-
-    def looked(self, context: "Context", event: dict[str, Any], rule: str, poke_s: float, deadline_ms: int) -> None:  # noqa: ARG002 - Airflow's signature
+    def looked(self, context: "Context", event: dict[str, Any], rules: list[str], began_ms: int) -> None:  # noqa: ARG002 - Airflow's signature
         """Check again after the trigger has ended, because files may have changed, and because it checks no asset."""
         from statelib.definition.source.readiness import ReadyRule
 
         if event.get("error"):
             raise AirflowFailException(event["error"])
-        self._look(ReadyRule.from_json(rule), poke_s, deadline_ms)
+        self._look([ReadyRule.from_json(rule) for rule in rules], began_ms)
 
-    def _rule(self, context: "Context") -> tuple["ReadyRule | None", Any]:
-        from statelib.definition.source.readiness import ready_rule
+    def _rules(self, context: "Context") -> list["ReadyRule"]:
+        from statelib.definition.source.readiness import ready_rules
         from statelib.model.ids import PipelineName
 
         hook = StatelibHook(self.statelib_conn_id)
         pipeline, interval = hook.pipeline(self.pipeline), runs.data_interval(context)
         with failing_fast():
             deployment = hook.deployment()
-            if pipeline.source.ready is None:
-                return None, None
-            if deployment.catalog().applied(PipelineName(pipeline.name), interval) is not None:
+            rules = list(ready_rules(pipeline, deployment.data, interval))
+            if rules and deployment.catalog().applied(PipelineName(pipeline.name), interval) is not None:
                 log.info("the state holds this interval already: nothing to wait for")
-                return None, None
-            return ready_rule(pipeline, deployment.data, interval), pipeline.source.ready
+                return []
+            return rules
 
-    def _look(self, rule: "ReadyRule", poke_s: float, deadline_ms: int) -> None:
-        """Return if the events are complete, else defer the task until something may have changed."""
-        from statelib.flows.checkpoint.readiness import missing, summary
+    def _look(self, rules: list["ReadyRule"], began_ms: int) -> None:
+        """Return if the events are complete, else defer the task until something may have changed. ``began_ms``: the
+        beginning of the wait, from which the timeout of each source counts."""
+        from statelib.flows.checkpoint.readiness import summary
 
         with failing_fast():
-            gaps = missing(rule)
-        if rule.asset is not None and not asset_was_updated(rule.asset, _moment(rule.end_ms)):
-            gaps.append(f"asset {rule.asset} was not updated since {_moment(rule.end_ms)}")
-        if not gaps:
+            waiting = [(rule, gaps) for rule in rules if (gaps := _gaps(rule))]
+        if not waiting:
             log.info("the events of the interval are complete")
             return
-        text = summary(gaps)
-        if epoch_ms(datetime.now(UTC)) >= deadline_ms:
-            raise AirflowFailException(f"source-not-ready: the events of the interval are not complete: {text}")
-        log.info("waiting: %s", text)
-        trigger = SourceReadyTrigger(rule.to_json(), poke_s, deadline_ms)
-        left = timedelta(milliseconds=deadline_ms - epoch_ms(datetime.now(UTC))) + _GRACE
-        again = {"rule": rule.to_json(), "poke_s": poke_s, "deadline_ms": deadline_ms}
+        now_ms = epoch_ms(datetime.now(UTC))
+        late = [gap for rule, gaps in waiting if now_ms >= began_ms + rule.timeout_ms for gap in gaps]
+        if late:
+            message = f"source-not-ready: the events of the interval are not complete: {summary(late)}"
+            raise AirflowFailException(message)
+        log.info("waiting: %s", summary([gap for _, gaps in waiting for gap in gaps]))
+        texts = [rule.to_json() for rule in rules]
+        poke_s = min(rule.poke_ms for rule, _ in waiting) / 1000
+        deadline_ms = began_ms + min(rule.timeout_ms for rule, _ in waiting)
+        trigger = SourceReadyTrigger(texts, poke_s, deadline_ms)
+        left = timedelta(milliseconds=deadline_ms - now_ms) + _GRACE
+        again = {"rules": texts, "began_ms": began_ms}
         self.defer(trigger=trigger, method_name="looked", kwargs=again, timeout=left)
+
+
+def _gaps(rule: "ReadyRule") -> list[str]:
+    """Return one clause per condition of a source that does not hold, its asset included."""
+    from statelib.flows.checkpoint.readiness import missing, named
+
+    gaps = missing(rule)
+    if rule.asset is not None and not asset_was_updated(rule.asset, _moment(rule.end_ms)):
+        gaps.append(named(rule, f"asset {rule.asset} was not updated since {_moment(rule.end_ms)}"))
+    return gaps
 
 
 _GRACE = timedelta(minutes=10)
@@ -96,14 +104,14 @@ _GRACE = timedelta(minutes=10)
 
 
 class SourceReadyTrigger(BaseTrigger):
-    """The trigger that waits. ``rule``: the rule of the pipeline file as JSON, with paths and without credentials."""
+    """The trigger that waits. ``rules``: the rule of each source as JSON, with paths and without credentials."""
 
-    def __init__(self, rule: str, poke_s: float, deadline_ms: int) -> None:
+    def __init__(self, rules: list[str], poke_s: float, deadline_ms: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.rule, self.poke_s, self.deadline_ms = rule, poke_s, deadline_ms
+        self.rules, self.poke_s, self.deadline_ms = rules, poke_s, deadline_ms
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = ("rule", "poke_s", "deadline_ms")
+        names = ("rules", "poke_s", "deadline_ms")
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -112,13 +120,13 @@ class SourceReadyTrigger(BaseTrigger):
         while True:
             await asyncio.sleep(self.poke_s)
             over = epoch_ms(datetime.now(UTC)) >= self.deadline_ms
-            answer = await asyncio.to_thread(_answer, self.rule)
+            answer = await asyncio.to_thread(_answer, self.rules)
             if answer is not None or over:
                 yield TriggerEvent(answer or {})  # type: ignore[no-untyped-call]
                 return
 
 
-def _answer(rule: str) -> dict[str, str] | None:
+def _answer(rules: list[str]) -> dict[str, str] | None:
     """Return the event that ends the wait: ``{}`` if all files exist, the error if the storage refuses access. Return
     None to wait longer, also while the storage is in trouble."""
     from statelib.definition.source.readiness import ReadyRule
@@ -126,7 +134,7 @@ def _answer(rule: str) -> dict[str, str] | None:
     from statelib.flows.checkpoint.readiness import missing, summary
 
     try:
-        gaps = missing(ReadyRule.from_json(rule))
+        gaps = [gap for rule in rules for gap in missing(ReadyRule.from_json(rule))]
     except RetryableError as error:
         log.warning("looking again: %s", error)
         return None

@@ -37,9 +37,10 @@ class DeclaredPipeline(Part):
 
     ``path``: the file that it was read from, '' if none. ``on_null_key``: whether an event without a key fails the run
     or is dropped and counted. ``on_gap``: whether an interval may be left out. ``schedule`` None: the pipeline is run
-    by hand only. ``uid``: the text that the operator's id is computed from, '' means the name. ``renamed_from``:
-    earlier names and uids. ``uid_hash``: the operator's id itself, in hex. ``allow_non_restored_state``: stored states
-    that the file no longer has may be left out."""
+    by hand only. ``source``: the only source; ``sources``: several sources by name. ``uid``: the text that the
+    operator's id is computed from, '' means the name. ``renamed_from``: earlier names and uids. ``uid_hash``: the
+    operator's id itself, in hex. ``allow_non_restored_state``: stored states that the file no longer has may be left
+    out."""
 
     name: str
     uid: str = ""
@@ -47,7 +48,8 @@ class DeclaredPipeline(Part):
     renamed_from: Names = ()
     description: str = ""
     schedule: Schedule | None = None
-    source: Source
+    source: Source | None = None
+    sources: dict[str, Source] = Field(default={})
     key: Names
     on_null_key: Literal["fail", "drop"] = "fail"
     on_gap: Literal["fail", "allow"] = "fail"
@@ -70,9 +72,23 @@ class DeclaredPipeline(Part):
         """The time zone of the schedule, UTC if there is none. Times of the pipeline without an offset are in it."""
         return self.schedule.zone if self.schedule else UTC
 
+    @property
+    def inputs(self) -> dict[str, Source]:
+        """The sources by their field: ``source`` alone, or each ``sources.<name>`` in the order of the file."""
+        only = {} if self.source is None else {"source": self.source}
+        return only | {f"sources.{name}": source for name, source in self.sources.items()}
+
+    def declared_columns(self) -> dict[str, str]:
+        """Return the types of the columns as text: the columns of the first source in the order of the file, then those
+        that only later sources have."""
+        columns: dict[str, str] = {}
+        for source in self.inputs.values():
+            columns |= {name: text for name, text in source.types().items() if name not in columns}
+        return columns
+
     def column_types(self) -> dict[str, StateType]:
-        """Return the declared columns and their types, in the order of the file."""
-        return {name: type_of(text) for name, text in self.source.types().items()}
+        """Return the types of the columns, in the order of :meth:`declared_columns`."""
+        return {name: type_of(text) for name, text in self.declared_columns().items()}
 
     def key_type(self) -> StateType:
         """Return the type of the key column, or a Tuple of the types of several key columns."""

@@ -42,7 +42,7 @@ class OutsideFindings:
 def check_outside(pipelines: Iterable[Pipeline]) -> OutsideFindings:
     """Check the functions and formats of pipelines as far as this host can. This imports the modules of the
     functions."""
-    by_pipeline = [(p, [*_check_format(p.source.file_format), *_check_functions(p)]) for p in pipelines]
+    by_pipeline = [(p, [*_check_formats(p), *_check_functions(p)]) for p in pipelines]
     faults, warnings = (
         tuple(
             _file_error(pipeline, problems)
@@ -60,9 +60,14 @@ def _file_error(pipeline: Pipeline, problems: list[Problem]) -> DefinitionError:
     return DefinitionError(pipeline.path, error.message, error.hint, error.kind)
 
 
-def _check_format(name: str) -> Iterator[tuple[Problem, bool]]:
+def _check_formats(pipeline: Pipeline) -> Iterator[tuple[Problem, bool]]:
+    for field, source in pipeline.inputs.items():
+        yield from _check_format(source.file_format, (*field.split(".", 1), "format"))
+
+
+def _check_format(name: str, where: Where) -> Iterator[tuple[Problem, bool]]:
     """Yield the problem of a format, and whether it is certain. A name with a dot is a class, and is not checked."""
-    where, lower_name = ("source", "format"), name.lower()
+    lower_name = name.lower()
     if lower_name in SPARKS_FORMATS or lower_name in OTHERS_FORMATS or "." in name:
         return
     close = get_close_matches(lower_name, SPARKS_FORMATS, 1, _ALIKE)

@@ -99,7 +99,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
     with dag:
         begun = checkpoint_tasks.BeginOperator(task_id="begin", pipeline_file=file)
         _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=[state_asset(pipeline.name)])
-        if pipeline.source.ready is not None:
+        if any(source.ready is not None for source in pipeline.inputs.values()):
             SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
     return dag
 
@@ -238,8 +238,8 @@ def _document(pipeline: Pipeline, does: str, more: str) -> str:
 _CHECKPOINT_DOC = """\
 A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; after more than
 `checkpoint.tolerable_failures` in a row, `begin` refuses until `statelib pipelines resume`.
-`wait_for_source`, if the file has `source.ready`, waits until the interval's events are complete; mark it as a success
-to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
+`wait_for_source`, if a source of the file has `ready`, waits until the interval's events are complete; mark it as a
+success to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
 result from storage, `register` is the commit point. `abort` aborts an unfinished checkpoint, and is skipped otherwise.
 Clearing a run is safe: an interval that the state has already is not applied again. A backfill is applied in
 order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.

@@ -63,7 +63,7 @@ def run(
         bool, typer.Option("--whole", help="Apply the range from --start to --end as one interval.")
     ] = False,
     assume_ready: Annotated[
-        bool, typer.Option("--assume-ready", help="Do not check source.ready: the events are complete.")
+        bool, typer.Option("--assume-ready", help="Do not check `ready` of the sources: the events are complete.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, and apply none.")] = False,
     master: Master = "local[*]",
@@ -74,7 +74,7 @@ def run(
 
     Each interval goes through the steps of the DAG: begin, snapshot in Spark, check, register. If one fails, its
     checkpoint is aborted, and no later interval is applied. An interval that the state has already is not applied
-    again. An interval whose events are not complete, by source.ready of the pipeline file, is refused."""
+    again. An interval whose events are not complete, by `ready` of its sources, is refused."""
     with errors(as_json):
         deployment = wiring.deployment()
         definition = deployment.pipeline(pipeline)

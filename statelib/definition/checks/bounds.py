@@ -7,7 +7,7 @@ from datetime import UTC
 from statelib.definition.parts.model import Schedule
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.zones import is_ambiguous
-from statelib.definition.problems import Problem
+from statelib.definition.problems import Problem, Where, dotted
 from statelib.definition.source.intervals import changes_of, first_intervals
 from statelib.definition.source.parts import range_text, source_part
 from statelib.definition.source.templates import BOUNDS, placeholders
@@ -24,27 +24,26 @@ _COMPARED = re.compile(
     r"(<=>|<=|>=|<>|!=|=|<|>|\bbetween\b|\band\b)\s*(?:date|timestamp\w*)?\s*['\"]?\{(start|end)\b", re.I
 )
 """A comparison whose right side begins with a bound: its operator and the bound."""
-_WHERE = ("source", "where")
 
 
-def check_bounds(source: Source, schedule: Schedule | None) -> Iterator[Problem]:
-    """Yield a problem if two intervals would apply the same event, as far as the templates show it. ``schedule``: None
-    if there is none, or if it has problems."""
+def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Iterator[Problem]:
+    """Yield a problem if two intervals would apply the same event, as far as the templates show it. ``where``: the
+    source's field. ``schedule``: None if there is none, or if it has problems."""
     field = _bounding_field(source)
     if field is None:
         text = "names neither {start} nor {end}: every interval would apply the same events again"
-        where = ("path",) if source.path is not None else ("table",) if source.table is not None else ("options",)
-        hint = "write for example {start:%Y-%m-%d}" if source.path is not None else "write source.where"
-        yield Problem(("source", *where), f"{text}; {hint}", NOT_BOUNDED)
+        place = "path" if source.path is not None else "table" if source.table is not None else "options"
+        hint = "write for example {start:%Y-%m-%d}" if source.path is not None else f"write {dotted(where)}.where"
+        yield Problem((*where, place), f"{text}; {hint}", NOT_BOUNDED)
         return
     if source.where is not None:
-        yield from _check_condition(source.where, alone=field == ("where",))
+        yield from _check_condition(source.where, (*where, "where"), alone=field == ("where",))
     probed = _probed(schedule) if schedule else [FAR_APART]
     same = next(filter(None, (_same_texts(source, schedule, intervals) for intervals in probed)), None)
     if same is not None:
         text = f"the intervals {range_text(same[0])} and {range_text(same[1])} have the same {field[-1]}"
         text = f"{text}: the second would apply the events of the first again{_hint(schedule, same[1])}"
-        yield Problem(("source", *field), text, NOT_BOUNDED)
+        yield Problem((*where, *field), text, NOT_BOUNDED)
 
 
 def _probed(schedule: Schedule) -> Iterator[Sequence[DataInterval]]:
@@ -60,7 +59,7 @@ def _same_texts(
     zone = schedule.zone if schedule else UTC
     seen: dict[object, DataInterval] = {}
     for interval in intervals:
-        other = seen.setdefault(source_part(source, "", interval, zone).texts, interval)
+        other = seen.setdefault(source_part(source, "", "", interval, zone).texts, interval)
         if other is not interval:
             return other, interval
     return None
@@ -87,16 +86,16 @@ def _bounding_field(source: Source) -> tuple[str, ...] | None:
     return None
 
 
-def _check_condition(where: str, *, alone: bool) -> Iterator[Problem]:
+def _check_condition(condition: str, where: Where, *, alone: bool) -> Iterator[Problem]:
     """Yield the problem of a condition whose comparisons show that an event would be read twice or never. ``alone``:
     no other template names a bound."""
-    compared = {bound: operator.lower() for operator, bound in _COMPARED.findall(where)}
+    compared = {bound: operator.lower() for operator, bound in _COMPARED.findall(condition)}
     start, end = compared.get("start"), compared.get("end")
     if "between" in (start, end) or (start == ">=" and end == "<="):
         text = "an event at {end} would be applied by two intervals; write >= '{start}' AND ... < '{end}'"
-        yield Problem(_WHERE, text, NOT_BOUNDED)
+        yield Problem(where, text, NOT_BOUNDED)
     elif start == ">" and end == "<":
-        yield Problem(_WHERE, "an event at {start} would never be applied; write >= '{start}'", NOT_BOUNDED)
-    elif alone and not (set(BOUNDS) <= set(placeholders(where)) or "=" in (start, end)):
+        yield Problem(where, "an event at {start} would never be applied; write >= '{start}'", NOT_BOUNDED)
+    elif alone and not (set(BOUNDS) <= set(placeholders(condition)) or "=" in (start, end)):
         text = "names one end of the interval only: events would be applied by several intervals"
-        yield Problem(_WHERE, f"{text}; write >= '{{start}}' AND ... < '{{end}}'", NOT_BOUNDED)
+        yield Problem(where, f"{text}; write >= '{{start}}' AND ... < '{{end}}'", NOT_BOUNDED)

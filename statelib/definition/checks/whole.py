@@ -6,7 +6,7 @@ from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.operators import check_hooks, check_operator_states, check_side_data
 from statelib.definition.checks.quality import check_checks
 from statelib.definition.checks.renames import check_renames
-from statelib.definition.checks.source import check_source
+from statelib.definition.checks.sources import check_sources
 from statelib.definition.checks.states import check_state, key_type_text
 from statelib.definition.checks.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
@@ -36,10 +36,10 @@ def find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
 
 
 def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
-    columns = columns_of(pipeline.source.types())
+    columns = columns_of(pipeline.declared_columns())
     yield from _check_name(pipeline.name)
     yield from name_problems(pipeline.uid, ("uid",))
-    yield from check_source(pipeline.source, pipeline.schedule)
+    yield from check_sources(pipeline)
     yield from _check_key(pipeline.key, columns)
     if not pipeline.states:
         yield Problem(("states",), "expected at least one state")

@@ -4,7 +4,7 @@ from typing import Any
 
 from statelib.definition.parts.model import SHORT_FORM
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.reference.keys import DESCRIPTIONS, INTERNAL, LIKE_A_FIELD
+from statelib.definition.reference.keys import DESCRIPTIONS, INTERNAL, LIKE
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -52,6 +52,5 @@ def _inlined(field: dict[str, Any], parts: dict[str, Any], path: str) -> dict[st
 def _referred(target: dict[str, Any], parts: dict[str, Any], path: str) -> dict[str, Any]:
     if "properties" not in target:
         return {name: value for name, value in target.items() if name in ("enum", "type")}
-    below = "states.<name>.fields.<name>" if path == LIKE_A_FIELD else path
-    part = _part(target, parts, f"{below}.")
+    part = _part(target, parts, f"{LIKE.get(path, path)}.")
     return {"anyOf": [{"type": "string"}, part]} if SHORT_FORM in target else part

@@ -6,8 +6,8 @@ from typing import Any
 
 from statelib.definition.pipeline import Pipeline
 
-LIKE_A_FIELD = "states.<name>.value"
-"""A part that has the keys of a field."""
+LIKE = {"sources.<name>": "source", "states.<name>.value": "states.<name>.fields.<name>"}
+"""The parts that have the keys of another part, by their paths."""
 _SEVERITY = "The result if the check fails: a warning, quarantine, or the abort of the checkpoint."
 INTERNAL = {"path"}
 """Fields of :class:`Pipeline` that no file may have."""
@@ -39,8 +39,9 @@ def _keys(part: dict[str, Any], parts: dict[str, Any], prefix: str) -> Iterator[
         default = "" if name in required else _text(field.get("default"))
         yield DescribedKey(path, _type(field, parts), default, DESCRIPTIONS.get(path, ""))
         below = parts.get(_reference(field), {})
-        if "properties" in below and path != LIKE_A_FIELD:
-            yield from _keys(below, parts, f"{path}.<name>." if field.get("type") == "object" else f"{path}.")
+        inner = f"{path}.<name>" if field.get("type") == "object" else path
+        if "properties" in below and inner not in LIKE:
+            yield from _keys(below, parts, f"{inner}.")
 
 
 def _reference(field: dict[str, Any]) -> str:
@@ -105,7 +106,9 @@ DESCRIPTIONS = {
     "schedule.start": "The start of the first interval, in `schedule.time_zone` or UTC unless it has an offset.",
     "schedule.end": "No interval begins after this time.",
     "schedule.catchup": "Whether Airflow also runs the intervals between `start` and today.",
-    "source": "The source of the events.",
+    "source": "The source of the events, if there is only one.",
+    "sources": "Several sources by name, instead of `source`. Each has the keys of `source`, its own place, conditions "
+    "and columns: [Sources](../sources.md#several-sources).",
     "source.format": "Any batch format that Spark reads. Default: `parquet`.",
     "source.path": "The path of one interval: a template with `{data}` (`STATELIB_DATA`), `{start}` and `{end}` (times "
     "in `schedule.time_zone` or UTC; `{start:%Y-%m-%d}` formats them).",

@@ -20,9 +20,11 @@ from statelib.model.moments import moment_of
 
 @dataclass(frozen=True)
 class SourcePart:
-    """One interval, and where its events are: the texts of the source's templates for this interval."""
+    """One interval of one source, and where its events are: the texts of the source's templates for this interval.
+    ``field``: the source's field in the pipeline file, ``source`` or ``sources.<name>``."""
 
     source: Source
+    field: str
     interval: DataInterval
     path: str | None
     table: str | None
@@ -35,42 +37,53 @@ class SourcePart:
         return self.path, self.table, self.where, self.options
 
     @property
+    def name(self) -> str:
+        """The name of one of several sources, '' of the only source."""
+        return self.field.partition(".")[2]
+
+    @property
     def place(self) -> str:
-        """The path, or the name of the table or format, as messages show it."""
-        if self.path is not None:
-            return self.path
-        return f"table {self.table}" if self.table is not None else f"of format {self.source.file_format}"
+        """The path, or the name of the table or format, as messages show it, after the name of one of several
+        sources."""
+        place = self.path or (f"table {self.table}" if self.table else f"of format {self.source.file_format}")
+        return f"{self.name} ({place})" if self.name else place
 
 
-def source_part(source: Source, data: str, interval: DataInterval, zone: tzinfo) -> SourcePart:
-    """Return where the events of one interval of the schedule are. ``data``: the value of ``{data}``; ``zone``: the
-    time zone of the schedule."""
-    texts = {field: at_interval(text, data, interval, zone) for field, text in source.templates.items()}
+def source_part(source: Source, field: str, data: str, interval: DataInterval, zone: tzinfo) -> SourcePart:
+    """Return where the events of one interval of the schedule are. ``field``: the source's field in the pipeline file.
+    ``data``: the value of ``{data}``; ``zone``: the time zone of the schedule."""
+    texts = {key: at_interval(text, data, interval, zone) for key, text in source.templates.items()}
     named = {name: texts.get((name,)) for name in ("path", "table", "where")}
     options = tuple((name, texts["options", name]) for name in source.options)
-    return SourcePart(source, interval, **named, options=options)
+    return SourcePart(source, field, interval, **named, options=options)
 
 
 def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> tuple[SourcePart, ...]:
-    """Return the parts of a data interval, oldest first. ``data``: the value of ``{data}``.
+    """Return the parts of a data interval, oldest first, and those of one interval in the order of the sources.
+    ``data``: the value of ``{data}``.
 
     Raises InvalidRequestError: ``interval-not-of-schedule`` if schedule and source do not determine the places of the
     interval's events; ``source-not-bounded`` if two of its parts have the same place."""
-    source, schedule = pipeline.source, pipeline.schedule
+    schedule = pipeline.schedule
     intervals = cut(schedule, interval) if schedule else None
     if intervals is None:
-        if not _names_alone(pipeline, interval):
-            raise _not_of_schedule(pipeline, interval)
+        for field, source in pipeline.inputs.items():
+            if not _names_alone(pipeline, source, interval):
+                raise _not_of_schedule(pipeline, field, source, interval)
         intervals = (interval,)
-    parts = tuple(source_part(source, data, each, pipeline.zone) for each in intervals)
+    parts = tuple(
+        source_part(source, field, data, each, pipeline.zone)
+        for each in intervals
+        for field, source in pipeline.inputs.items()
+    )
     _check_distinct(pipeline, parts)
     return parts
 
 
-def _names_alone(pipeline: DeclaredPipeline, interval: DataInterval) -> bool:
+def _names_alone(pipeline: DeclaredPipeline, source: Source, interval: DataInterval) -> bool:
     """Return whether the templates alone identify this interval. With a schedule, they must contain both bounds: a
     directory of a weekly schedule is named by its Monday, but has the events of the week, not of that day."""
-    texts = " ".join(pipeline.source.templates.values())
+    texts = " ".join(source.templates.values())
     both = "{start" in texts and "{end" in texts
     return names_exactly(texts, interval, pipeline.zone) and (both or pipeline.schedule is None)
 
@@ -78,18 +91,20 @@ def _names_alone(pipeline: DeclaredPipeline, interval: DataInterval) -> bool:
 def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -> None:
     seen: dict[object, SourcePart] = {}
     for part in parts:
-        other = seen.setdefault(part.texts, part)
+        other = seen.setdefault((part.field, part.texts), part)
         if other is not part:
             what = "path" if part.path is not None and part.where is None else "source"
             raise InvalidRequestError(
                 f"pipeline {pipeline.name}: {part.place} is the {what} of two intervals, "
                 f"{range_text(other.interval)} and {range_text(part.interval)}: its events would be applied twice",
                 kind="source-not-bounded",
-                hint="write more of {start} or {end} in source.path, or a condition with both in source.where",
+                hint="write more of {start} or {end} in its path, or a condition with both in its where",
             )
 
 
-def _not_of_schedule(pipeline: DeclaredPipeline, interval: DataInterval) -> InvalidRequestError:
+def _not_of_schedule(
+    pipeline: DeclaredPipeline, field: str, source: Source, interval: DataInterval
+) -> InvalidRequestError:
     schedule = pipeline.schedule
     why = (
         f"it does not consist of intervals of the schedule {schedule.text!r}"
@@ -100,9 +115,9 @@ def _not_of_schedule(pipeline: DeclaredPipeline, interval: DataInterval) -> Inva
         "give it the start of one interval of the schedule and the end of one"
         if schedule
         else "give the pipeline a schedule, let the interval be the one unit of time that the source names, "
-        "or name both {start} and {end} in source.path or source.where"
+        f"or name both {{start}} and {{end}} in {field}.path or {field}.where"
     )
-    templates = (f"source.{'.'.join(field)} {text!r}" for field, text in pipeline.source.templates.items())
+    templates = (f"{field}.{'.'.join(key)} {text!r}" for key, text in source.templates.items())
     return InvalidRequestError(
         f"pipeline {pipeline.name}: data interval {range_text(interval)}: {' with '.join(templates)} "
         f"does not determine where its events are: {why}",

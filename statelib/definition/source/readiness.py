@@ -1,4 +1,4 @@
-"""The conditions for the events of a data interval to be complete, as plain values."""
+"""The conditions for the events of a data interval to be complete, as plain values: one rule per source."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -25,12 +25,16 @@ class PartRule:
 
 @dataclass(frozen=True)
 class ReadyRule:
-    """The conditions before an interval is applied. ``may_be_missing``: a path that does not exist is an interval
-    without events, once the other conditions hold. ``asset``: URI of an Airflow asset, None if there is no such
-    condition; only Airflow can check it."""
+    """The conditions of one source before an interval is applied. ``source``: the source's name, '' if it is the only
+    one. ``may_be_missing``: a path that does not exist is an interval without events, once the other conditions hold.
+    ``asset``: URI of an Airflow asset, None if there is no such condition; only Airflow can check it. ``poke_ms``,
+    ``timeout_ms``: the time between two checks by the DAG, and until it fails."""
 
+    source: str
     parts: tuple[PartRule, ...]
     end_ms: int
+    poke_ms: int
+    timeout_ms: int
     min_age_ms: int = 0
     may_be_missing: bool = False
     asset: str | None = None
@@ -44,22 +48,37 @@ class ReadyRule:
         """Return the rule that :meth:`to_json` wrote."""
         values = json.loads(text)
         parts = tuple(PartRule(**part) for part in values.pop("parts"))
-        return cls(parts, **values)
+        return cls(parts=parts, **values)
 
 
-def ready_rule(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> ReadyRule | None:
-    """Return the conditions of ``source.ready`` for this interval, None if the pipeline file has none.
+def ready_rules(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> tuple[ReadyRule, ...]:
+    """Return the conditions of each source with ``ready`` for this interval, in the order of the pipeline file.
 
     Raises the errors of :func:`~statelib.definition.source.parts.source_parts`."""
-    source, ready = pipeline.source, pipeline.source.ready
-    if ready is None:
-        return None
-    parts = tuple(_rule(pipeline, ready, data, part) for part in source_parts(pipeline, data, interval))
-    age_ms = milliseconds(ready.min_age) if ready.min_age else 0
-    return ReadyRule(parts, interval.end_ms, age_ms, source.on_missing == "empty", ready.asset)
+    if all(source.ready is None for source in pipeline.inputs.values()):
+        return ()
+    parts = source_parts(pipeline, data, interval)
+    return tuple(
+        _source_rule(pipeline, source.ready, data, [part for part in parts if part.field == field])
+        for field, source in pipeline.inputs.items()
+        if source.ready is not None
+    )
 
 
-def _rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: SourcePart) -> PartRule:
+def _source_rule(pipeline: DeclaredPipeline, ready: Ready, data: str, parts: list[SourcePart]) -> ReadyRule:
+    return ReadyRule(
+        source=parts[0].name,
+        parts=tuple(_part_rule(pipeline, ready, data, part) for part in parts),
+        end_ms=parts[-1].interval.end_ms,
+        poke_ms=milliseconds(ready.poke_interval),
+        timeout_ms=milliseconds(ready.timeout),
+        min_age_ms=milliseconds(ready.min_age) if ready.min_age else 0,
+        may_be_missing=parts[0].source.on_missing == "empty",
+        asset=ready.asset,
+    )
+
+
+def _part_rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: SourcePart) -> PartRule:
     marker = next_path = None
     if ready.marker is not None:
         marker = at_interval(ready.marker, data, part.interval, pipeline.zone)
@@ -67,5 +86,5 @@ def _rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: SourcePart)
             marker = f"{part.path.rstrip('/')}/{marker}"
     if ready.next_interval and pipeline.schedule is not None:
         (following,) = first_intervals(pipeline.schedule, part.interval.end_ms, 1)
-        next_path = source_part(pipeline.source, data, following, pipeline.zone).path
+        next_path = source_part(part.source, part.field, data, following, pipeline.zone).path
     return PartRule(part.path, part.interval.end_ms, marker, next_path)

@@ -1,9 +1,9 @@
-"""Check whether the events of a data interval are complete, by the rule ``source.ready`` of the pipeline file."""
+"""Check whether the events of a data interval are complete, by ``ready`` of each source of the pipeline file."""
 
 from collections.abc import Callable, Iterator
 
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.source.readiness import PartRule, ReadyRule, ready_rule
+from statelib.definition.source.readiness import PartRule, ReadyRule, ready_rules
 from statelib.errors import RetryableError
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
@@ -21,19 +21,24 @@ def _look_now(path: str) -> SourceListing:
 
 
 def missing(rule: ReadyRule, look: Look = _look_now, clock: Callable[[], int] = now_ms) -> list[str]:
-    """Return one clause per part that is missing; an empty list if the events are complete. An asset is not checked
-    here, because only Airflow has its events."""
-    return [text for part in rule.parts for text in _missing(rule, part, look, clock())]
+    """Return one clause per part of a source that is missing, with the source's name if it is one of several; an empty
+    list if the events are complete. An asset is not checked here, because only Airflow has its events."""
+    return [named(rule, text) for part in rule.parts for text in _missing(rule, part, look, clock())]
+
+
+def named(rule: ReadyRule, text: str) -> str:
+    """Return a clause that begins with the name of its source, if the source has a name."""
+    return f"{rule.source}: {text}" if rule.source else text
 
 
 def check_ready(deployment: Deployment, pipeline: Pipeline, interval: DataInterval) -> None:
     """Raise RetryableError (``source-not-ready``), which names what is missing, if the events are not complete."""
-    rule = ready_rule(pipeline, deployment.data, interval)
-    if rule is None:
-        return
-    clauses = missing(rule)
-    if rule.asset is not None:
-        clauses.append(f"only Airflow can check whether asset {rule.asset} was updated after the interval")
+    clauses: list[str] = []
+    for rule in ready_rules(pipeline, deployment.data, interval):
+        clauses += missing(rule)
+        if rule.asset is not None:
+            text = f"only Airflow can check whether asset {rule.asset} was updated after the interval"
+            clauses.append(named(rule, text))
     if clauses:
         raise RetryableError(
             f"pipeline {pipeline.name}: the events of the interval are not complete: {summary(clauses)}",

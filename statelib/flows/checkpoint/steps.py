@@ -42,7 +42,7 @@ def begin(
     deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str, *, assume_ready: bool = False
 ) -> Begun:
     """Allocate the checkpoint of one data interval, or return the checkpoint that contains the interval already.
-    ``assume_ready``: the caller has waited for the interval's events, so that ``source.ready`` is not checked.
+    ``assume_ready``: the caller has waited for the interval's events, so that ``ready`` of the sources is not checked.
 
     A refusal is not recorded in the catalog.
 

@@ -75,9 +75,12 @@ def _sources(
 ) -> list[LineageDataset]:
     """Return one dataset per place of the interval's events. The number of events is known if there is only one."""
     parts = source_parts(pipeline, deployment.data, interval)
-    columns = tuple(LineageField(name, type_) for name, type_ in pipeline.source.types().items())
     read = record.events.read if record.events and len(parts) == 1 else None
-    return [LineageDataset(*_input_name(part), fields=columns, touched=read) for part in parts]
+    return [LineageDataset(*_input_name(part), fields=_columns(part), touched=read) for part in parts]
+
+
+def _columns(part: SourcePart) -> tuple[LineageField, ...]:
+    return tuple(LineageField(name, type_) for name, type_ in part.source.types().items())
 
 
 def _input_name(part: SourcePart) -> tuple[str, str]:

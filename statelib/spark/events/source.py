@@ -1,6 +1,6 @@
 """Read one data interval of a pipeline's source as a Spark DataFrame with the declared columns."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,14 +26,19 @@ _AS_WRITTEN = {
 def files_of_interval(
     spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval, parallelism: int
 ) -> SourceFiles | None:
-    """Return the files of the interval [start, end) if each subtask can read them itself; None if Spark must read the
-    source with :func:`read_interval`. ``data``: the root of the data. ``parallelism``: the number of subtasks."""
-    locations = [part.path for part in source_parts(pipeline, data, interval) if part.path is not None]
-    reason = _reason_for_spark(spark, pipeline.source, locations)
-    if reason is not None:
-        log_left_to_spark(reason)
-        return None
-    return source_files(pipeline, locations, parallelism)
+    """Return the files of the interval [start, end) in the sources that each subtask can read itself; None if Spark
+    must read every source with :func:`read_interval`. ``data``: the root of the data. ``parallelism``: the number of
+    subtasks."""
+    parts = source_parts(pipeline, data, interval)
+    locations: dict[str, list[str]] = {}
+    for field, source in pipeline.inputs.items():
+        paths = [part.path for part in parts if part.field == field and part.path is not None]
+        reason = _reason_for_spark(spark, source, paths)
+        if reason is None:
+            locations[field] = paths
+        else:
+            log_left_to_spark(field, reason)
+    return source_files(pipeline, locations, parallelism) if locations else None
 
 
 def _reason_for_spark(spark: SparkSession, source: Source, locations: Sequence[str]) -> str | None:
@@ -55,16 +60,19 @@ def _is_of_this_host(spark: SparkSession, location: str) -> bool:
     return location.startswith("file:") or (location.startswith("/") and default.startswith("file:"))
 
 
-def read_interval(spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval) -> DataFrame:
+def read_interval(
+    spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval, without: Collection[str] = ()
+) -> DataFrame:
     """Return the events of the interval [start, end) with the declared columns, in their declared order and types.
+    ``without``: the fields of the sources that are not read here.
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``unknown-format``, ``bad-expression``;
     NotFoundError (``no-source``); RetryableError (``source-unreadable``).
     """
-    if pipeline.source.file_format in FORMATS:
+    parts = [part for part in source_parts(pipeline, data, interval) if part.field not in without]
+    if any(part.source.file_format in FORMATS for part in parts):
         register(spark)  # only if needed: Spark starts Python processes for it, which takes some seconds
-    read = [_read(spark, pipeline, part) for part in source_parts(pipeline, data, interval)]
-    frames = [frame for frame in read if frame is not None]
+    frames = [frame for part in parts if (frame := _read(spark, pipeline, part)) is not None]
     return reduce(DataFrame.unionAll, frames) if frames else no_events(spark, pipeline)
 
 

@@ -17,14 +17,15 @@ _ANSI = "spark.sql.ansi.enabled"
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
-    """Return the events of one part: the rows of ``frame`` that ``source.where`` accepts, with the declared columns.
+    """Return the events of one part: the rows of ``frame`` that the source's ``where`` accepts, with all declared
+    columns.
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``bad-expression``."""
     source = part.source
     if source.where is not None or any(column.expr for column in source.columns.values()):
-        _check_strict(spark, pipeline)
+        _check_strict(spark, pipeline, part)
     if part.where is not None:
-        frame = _checked(pipeline, "where", part.where, frame, part.where, filters=True)
+        frame = _checked(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
     actual = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     missing = [name for name, column in source.columns.items() if column.expr is None and name not in actual]
     if missing:
@@ -32,7 +33,7 @@ def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: 
             f"pipeline {pipeline.name}: source {part.place} has no column {', '.join(missing)}; "
             f"it has {', '.join(actual)}",
             kind="missing-column",
-            hint="correct source.columns in the pipeline file",
+            hint=f"correct {part.field}.columns in the pipeline file",
         )
     return frame.selectExpr(*_columns(pipeline, part, frame, actual))
 
@@ -44,17 +45,19 @@ def no_events(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 
 
 def _columns(pipeline: Pipeline, part: SourcePart, frame: DataFrame, actual: Mapping[str, str]) -> list[str]:
-    """Return the SQL expression for each declared column, in its declared type. Expressions in SQL need one JVM call
-    for all columns."""
-    types = pipeline.column_types()
+    """Return the SQL expression for each declared column, in its declared type: a null for a column that only other
+    sources have. Expressions in SQL need one JVM call for all columns."""
     expressions = []
-    for name, column in part.source.columns.items():
-        wanted = spark_name(types[name])
-        if column.expr is None:
+    for name, type_ in pipeline.column_types().items():
+        wanted = spark_name(type_)
+        column = part.source.columns.get(name)
+        if column is None:
+            expressions.append(f"CAST(NULL AS {wanted}) AS `{name}`")
+        elif column.expr is None:
             expressions.append(_plain_column(pipeline, part, name, actual[name], wanted))
         else:
             expression = f"CAST(({column.expr}) AS {wanted}) AS `{name}`"
-            _checked(pipeline, f"columns.{name}", column.expr, frame, expression)
+            _checked(pipeline, f"{part.field}.columns.{name}", column.expr, frame, expression)
             expressions.append(expression)
     return expressions
 
@@ -69,11 +72,11 @@ def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, actual: str, 
         local = f"CAST({column} AS {_LOCAL})"
         return f"CAST(convert_timezone('{from_zone}', '{to_zone}', {local}) AS {wanted}) AS {column}"
     raise InvalidRequestError(
-        f"pipeline {pipeline.name}: column {name} of {part.place} is {actual}, source.columns declares "
+        f"pipeline {pipeline.name}: column {name} of {part.place} is {actual}, {part.field}.columns declares "
         f"{part.source.columns[name].type} ({wanted} in Spark)",
         kind="column-type",
-        hint="correct source.columns in the pipeline file, compute the column with 'expr', or name the zone of times "
-        "without one in source.time_zone",
+        hint=f"correct {part.field}.columns in the pipeline file, compute the column with 'expr', or name the zone of "
+        f"times without one in {part.field}.time_zone",
     )
 
 
@@ -97,13 +100,13 @@ def _checked(
     return result
 
 
-def _check_strict(spark: SparkSession, pipeline: Pipeline) -> None:
+def _check_strict(spark: SparkSession, pipeline: Pipeline, part: SourcePart) -> None:
     """Raise InvalidRequestError (``bad-expression``) if Spark would turn a value that does not fit into a null."""
     setting = spark.conf.get(_ANSI)
     if setting != "true":
         raise InvalidRequestError(
-            f"pipeline {pipeline.name}: source.where and expressions need {_ANSI}: true, found {setting}: a value "
-            "that does not fit its type would become null without an error",
+            f"pipeline {pipeline.name}: {part.field}: where and expressions need {_ANSI}: true, found {setting}: a "
+            "value that does not fit its type would become null without an error",
             kind="bad-expression",
             hint=f"leave {_ANSI} at its default in Spark's configuration",
         )
@@ -111,7 +114,7 @@ def _check_strict(spark: SparkSession, pipeline: Pipeline) -> None:
 
 def _bad_expression(pipeline: Pipeline, field: str, written: str, reason: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"pipeline {pipeline.name}: source.{field}: {written!r}: {reason}",
+        f"pipeline {pipeline.name}: {field}: {written!r}: {reason}",
         kind="bad-expression",
         hint="write SQL of Spark on the source's own columns",
     )

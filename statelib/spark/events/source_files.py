@@ -20,6 +20,7 @@ from statelib.definition.columns import event_schema
 from statelib.definition.parts.source import Source
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
+from statelib.model.types import StateType
 from statelib.spark.events.owners import owners_of
 from statelib.spark.events.source_types import is_read_as, spark_name
 from statelib.wire.checksum import xxh3
@@ -54,9 +55,10 @@ class _LeftToSparkError(Exception):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A Parquet file of the source. ``rows``: the number of its rows. ``footer``: the XXH3 hash of its footer, which
-    differs if the file is written again."""
+    """A Parquet file of a source. ``source``: the source's field in the pipeline file. ``rows``: the number of its
+    rows. ``footer``: the XXH3 hash of its footer, which differs if the file is written again."""
 
+    source: str
     path: str
     rows: int
     footer: int
@@ -64,9 +66,11 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """The files of one interval, as the driver has listed them. The object can be pickled."""
+    """The files of one interval, as the driver has listed them. ``sources``: the fields of the sources that consist of
+    these files; Spark must read the others. The object can be pickled."""
 
     files: tuple[SourceFile, ...]
+    sources: tuple[str, ...]
 
     @property
     def rows(self) -> int:
@@ -74,30 +78,49 @@ class SourceFiles:
         return sum(file.rows for file in self.files)
 
 
-def source_files(pipeline: Pipeline, locations: Sequence[str], parallelism: int) -> SourceFiles | None:
-    """Return the files that each subtask can read itself; None if Spark must read the source.
+def source_files(pipeline: Pipeline, locations: Mapping[str, Sequence[str]], parallelism: int) -> SourceFiles | None:
+    """Return the files that each subtask can read itself; None if Spark must read every source.
 
-    ``locations``: local paths. ``parallelism``: the number of subtasks."""
-    try:
-        paths = [path for location in locations for path in _paths(location, pipeline.source)]
-        if len(paths) > MOST_FILES:
-            raise _LeftToSparkError(f"{len(paths)} files")
-        source = SourceFiles(tuple(_source_file(pipeline, path) for path in paths))
-        if parallelism > READERS and parallelism * source.rows > ROWS:
-            raise _LeftToSparkError(f"{source.rows} rows are too many for each of {parallelism} subtasks to read")
-    except _LeftToSparkError as reason:
-        log_left_to_spark(str(reason))
+    ``locations``: local paths by the field of their source. ``parallelism``: the number of subtasks."""
+    by_source: dict[str, list[SourceFile]] = {}
+    for field, paths in locations.items():
+        try:
+            by_source[field] = _files_of(pipeline, field, paths)
+        except _LeftToSparkError as reason:
+            log_left_to_spark(field, str(reason))
+    source = SourceFiles(tuple(file for files in by_source.values() for file in files), tuple(by_source))
+    if parallelism > READERS and parallelism * source.rows > ROWS:
+        for field in by_source:
+            log_left_to_spark(field, f"{source.rows} rows are too many for each of {parallelism} subtasks to read")
         return None
-    log.info("each subtask reads the source: %d files, %d rows", len(source.files), source.rows)
-    return source
+    for field, files in by_source.items():
+        log.info(
+            "each subtask reads %s: %d files, %d rows", _named(field), len(files), sum(file.rows for file in files)
+        )
+    return source if by_source else None
 
 
-def log_left_to_spark(reason: str) -> None:
-    log.info("Spark reads the source and moves its events: %s", reason)
+def _files_of(pipeline: Pipeline, field: str, locations: Sequence[str]) -> list[SourceFile]:
+    source = pipeline.inputs[field]
+    paths = [path for location in locations for path in _paths(location, source)]
+    if len(paths) > MOST_FILES:
+        raise _LeftToSparkError(f"{len(paths)} files")
+    types = {name: type_ for name, type_ in pipeline.column_types().items() if name in source.columns}
+    return [_source_file(field, types, path) for path in paths]
+
+
+def log_left_to_spark(field: str, reason: str) -> None:
+    log.info("Spark reads %s and moves its events: %s", _named(field), reason)
+
+
+def _named(field: str) -> str:
+    """Return how the log names a source: by its field if it is one of several."""
+    return "the source" if field == "source" else field
 
 
 def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelism: int) -> pa.Table:
-    """Return the events of one subtask, in the declared columns and types.
+    """Return the events of one subtask, in the declared columns and types. A column that a source does not have is
+    null. The order is that of the files, so it is the same in every try.
 
     Raises RetryableError: ``source-changed`` (a file was written again after the driver listed it),
     ``source-unreadable``."""
@@ -107,10 +130,22 @@ def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelis
     def own(batch: pa.RecordBatch) -> pa.RecordBatch:
         if parallelism > 1:
             batch = batch.filter(pc.equal(owners(*(batch[name] for name in pipeline.key)), subtask))
-        return batch.select(wanted.names).cast(wanted)
+        return _with_nulls(batch, wanted)
 
-    batches = [own(batch) for file in source.files for batch in _batches(file, wanted.names)]
+    inputs = pipeline.inputs
+    columns = {field: [name for name in wanted.names if name in inputs[field].columns] for field in source.sources}
+    batches = [own(batch) for file in source.files for batch in _batches(file, columns[file.source])]
     return pa.Table.from_batches(batches, wanted).combine_chunks()
+
+
+def _with_nulls(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the wanted types, with null for the columns that it does not have."""
+    present = set(batch.schema.names)
+    arrays = [
+        batch[field.name].cast(field.type) if field.name in present else pa.nulls(len(batch), field.type)
+        for field in wanted
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
 def _batches(source_file: SourceFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -166,23 +201,23 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
-def _source_file(pipeline: Pipeline, path: str) -> SourceFile:
+def _source_file(field: str, types: Mapping[str, StateType], path: str) -> SourceFile:
     try:
         with pq.ParquetFile(path) as file:
-            _check_columns(pipeline, path, file)
-            return SourceFile(path, file.metadata.num_rows, _footer_hash(file))
+            _check_columns(types, path, file)
+            return SourceFile(field, path, file.metadata.num_rows, _footer_hash(file))
     except (OSError, pa.ArrowException) as error:
         raise _LeftToSparkError(f"{path}: {error}") from error
 
 
-def _check_columns(pipeline: Pipeline, path: str, file: pq.ParquetFile) -> None:
-    """Raise _LeftToSparkError if the declared columns of the file cannot be read as Spark reads them."""
+def _check_columns(types: Mapping[str, StateType], path: str, file: pq.ParquetFile) -> None:
+    """Raise _LeftToSparkError if the columns of the file cannot be read as Spark reads them."""
     properties = file.metadata.metadata or {}
     if any(name in properties for name in _OLD_CALENDAR) or properties.get(_WRITER, b"3").startswith((b"1.", b"2.")):
         raise _LeftToSparkError(f"{path} has days of the old calendar")
     schema = file.schema_arrow
     flat = {column.path: column.physical_type for column in map(file.schema.column, range(len(file.schema)))}
-    for name, declared in pipeline.column_types().items():
+    for name, declared in types.items():
         if schema.names.count(name) != 1:
             raise _LeftToSparkError(f"{path} has no column {name}")
         actual = "timestamp" if flat.get(name) == "INT96" else _spark_type(schema.field(name).type)

@@ -28,7 +28,8 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
         if error.getCondition() == _NOT_THERE and source.on_missing == "empty":
             return None
         hint = (
-            "Spark must know the table under this name: check source.table, and the catalogs in Spark's configuration"
+            f"Spark must know the table under this name: check {part.field}.table, and the catalogs in Spark's "
+            "configuration"
             if part.table is not None
             else "an interval without events needs an empty file with the declared columns, or 'on_missing: empty' in "
             "the pipeline file's source"
@@ -58,7 +59,7 @@ def _options(part: SourcePart) -> dict[str, str]:
             options[name] = with_variables(text, source_variables())
         except KeyError as error:
             raise InvalidRequestError(
-                f"source.options.{name}: the Spark driver's environment has no variable {error.args[0]}",
+                f"{part.field}.options.{name}: the Spark driver's environment has no variable {error.args[0]}",
                 kind="no-variable",
                 hint="set it where the driver runs, such as in Airflow's worker or in spark.kubernetes.driverEnv",
             ) from None

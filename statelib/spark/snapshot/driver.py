@@ -1,7 +1,7 @@
 """The driver's part of a checkpoint: it brings each event to the subtask that owns its key group, and collects the
 acknowledgements.
 
-If it is cheaper, each subtask reads the source itself (``spark.events.source_files``). Otherwise Spark moves the
+If it is cheaper, each subtask reads a source itself (``spark.events.source_files``). Otherwise Spark moves its
 events, which are sent from the JVM to Python once, in the task of their owner. To compute the owner, keys may be sent
 to Python before that (``spark.events.owners``). A subtask without events also runs and acknowledges."""
 
@@ -81,16 +81,17 @@ def _run(
         task = _snapshot_task(work)
         return 0, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     files = files_of_interval(spark, pipeline, deployment.data, record.interval, record.parallelism)
-    if files is not None:
-        task = _snapshot_task(work, files)
+    task = _snapshot_task(work, files)
+    if files is not None and len(files.sources) == len(pipeline.inputs):
         return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
-    events = read_interval(spark, pipeline, deployment.data, record.interval)
+    direct = files or SourceFiles((), ())
+    events = read_interval(spark, pipeline, deployment.data, record.interval, direct.sources)
     counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
-    worker = _worker(event_schema(pipeline), _snapshot_task(work), plan.attempt, configured())
+    worker = _worker(event_schema(pipeline), task, plan.attempt, configured())
     with raising_task_errors(plan.attempt):
         reports, run = _subtasks(spark, pipeline, record.parallelism, counted, worker)
-    moved = sum(report.events.read for report in reports)
-    return moved if _observed(run) == moved else events.count(), reports
+    moved = sum(report.events.read for report in reports) - direct.rows
+    return direct.rows + (moved if _observed(run) == moved else events.count()), reports
 
 
 def _observed(run: DataFrame) -> int | None:
@@ -168,12 +169,13 @@ def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _snapshot_task(work: Work, files: SourceFiles | None = None) -> Callable[[int, int, pa.Table], SubtaskReport]:
-    """Return the function that a task runs. ``files``: the files that each subtask reads itself; None if Spark moves
-    the events to the subtasks."""
+    """Return the function that a task runs. ``files``: the files that each subtask reads itself, beside the events that
+    Spark moves to it; None if Spark moves all events."""
 
     def task(subtask: int, attempt: int, events: pa.Table) -> SubtaskReport:
         if files is not None:
-            events = own_events(work.pipeline, files, subtask, work.plan.record.parallelism)
+            own = own_events(work.pipeline, files, subtask, work.plan.record.parallelism)
+            events = pa.concat_tables([own, events]).combine_chunks() if len(events) else own
         return snapshot_subtask(work, subtask, attempt, events)
 
     return task

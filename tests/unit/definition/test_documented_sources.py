@@ -24,7 +24,12 @@ def test_a_source_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
     path = tmp_path / "shown.yaml"
     rest = REST if "schedule:" not in block else re.sub(r"schedule: .*\n", "", REST)
     path.write_text(rest + block)
-    assert set(load_pipeline(path).source.columns) == set(yaml.safe_load(block)["source"]["columns"])
+    shown = yaml.safe_load(block)
+    sources = {f"sources.{name}": each for name, each in shown.get("sources", {}).items()}
+    inputs = load_pipeline(path).inputs
+    assert {field: set(each.columns) for field, each in inputs.items()} == {
+        field: set(each["columns"]) for field, each in (sources or {"source": shown["source"]}).items()
+    }
 
 
 def test_all_blocks_were_found() -> None:

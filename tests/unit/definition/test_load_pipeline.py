@@ -106,7 +106,7 @@ def test_times_are_utc(tmp_path):
 def test_the_location_of_an_interval(tmp_path):
     source = load_pipeline(small(tmp_path)).source
     third = DataInterval(1_359_849_600_000, 1_359_936_000_000)
-    assert source_part(source, "/srv/data", third, UTC).path == "/srv/data/x/2013-02-03"
+    assert source_part(source, "source", "/srv/data", third, UTC).path == "/srv/data/x/2013-02-03"
 
 
 def test_a_pipeline_survives_copying(tmp_path):

@@ -14,7 +14,7 @@ from statelib.definition.parts.types import COLUMN_TYPES, type_of
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import source_parts
-from statelib.definition.source.readiness import ready_rule
+from statelib.definition.source.readiness import ready_rules
 from statelib.definition.source.templates import at_interval, names_exactly, with_variables
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.readiness import missing
@@ -195,8 +195,7 @@ def test_a_table_has_no_files_that_could_be_ready(ready: dict[str, object], expe
 def test_a_table_may_wait_for_a_marker_of_its_own() -> None:
     ready = {"marker": "{data}/done/{start:%d}"}
     pipeline = new_table_pipeline("@daily", table="lake.orders", where=WHERE, ready=ready)
-    rule = ready_rule(pipeline, "/d", hours(0, 24))
-    assert rule is not None
+    (rule,) = ready_rules(pipeline, "/d", hours(0, 24))
     assert rule.parts[0].path is None
     assert rule.parts[0].marker == "/d/done/01"
     assert missing(rule, {"/d/done/01": SourceListing(True, 1, 0)}.__getitem__) == []

@@ -12,7 +12,7 @@ from statelib.definition.parts.zones import ClockChange, clock_changes, is_ambig
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import clock_change_problem, cut, first_intervals, intervals, moment
 from statelib.definition.source.parts import source_parts
-from statelib.definition.source.readiness import ready_rule
+from statelib.definition.source.readiness import ready_rules
 from statelib.definition.source.templates import names_exactly
 from statelib.definition.source.ticks import Ticks
 from statelib.errors import InvalidRequestError
@@ -98,8 +98,7 @@ def test_the_directory_of_a_local_day_has_the_local_date() -> None:
     pipeline = new_pipeline("@daily", path="{data}/{start:%Y-%m-%d}", ready=ready)
     days = DataInterval(local("2026-03-29"), local("2026-03-31"))
     assert [part.path for part in source_parts(pipeline, "/d", days)] == ["/d/2026-03-29", "/d/2026-03-30"]
-    rule = ready_rule(pipeline, "/d", days)
-    assert rule is not None
+    (rule,) = ready_rules(pipeline, "/d", days)
     assert [(part.marker, part.next_path) for part in rule.parts] == [
         ("/d/2026-03-29/30.done", "/d/2026-03-30"), ("/d/2026-03-30/31.done", "/d/2026-03-31"),
     ]  # fmt: skip

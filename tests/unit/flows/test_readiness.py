@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.source.readiness import ReadyRule, ready_rule
+from statelib.definition.source.readiness import ReadyRule, ready_rules
 from statelib.flows.checkpoint.readiness import missing, summary
 from statelib.model.checkpoint import DataInterval
 from statelib.storage.source_listing import SourceListing
@@ -29,7 +29,8 @@ def rule_of(ready: dict[str, Any] | None, days: int = 1, **source: Any) -> Ready
             "states": {"n": {"kind": "value", "value": {"agg": "count"}}},
         }
     )
-    return ready_rule(pipeline, "/d", DataInterval(START_MS, START_MS + days * DAY_MS))
+    rules = ready_rules(pipeline, "/d", DataInterval(START_MS, START_MS + days * DAY_MS))
+    return rules[0] if rules else None
 
 
 def found_missing(

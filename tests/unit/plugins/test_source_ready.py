@@ -18,8 +18,8 @@ NEVER_MS = int(time.time() * 1000) + 10**9
 LONG_AGO_MS = 1
 
 
-def rule_of(path: str) -> str:
-    return ReadyRule((PartRule(path, 0, None, None),), 0).to_json()
+def rule_of(path: str, source: str = "", timeout_ms: int = 1) -> str:
+    return ReadyRule(source, (PartRule(path, 0, None, None),), 0, poke_ms=10, timeout_ms=timeout_ms).to_json()
 
 
 def answer_of(trigger: SourceReadyTrigger) -> dict[str, Any]:
@@ -33,13 +33,13 @@ def answer_of(trigger: SourceReadyTrigger) -> dict[str, Any]:
     return asyncio.run(asyncio.wait_for(first(), timeout=60))
 
 
-def looked(event: dict[str, Any], rule: str, deadline_ms: int) -> None:
+def looked(event: dict[str, Any], *rules: str, began_ms: int) -> None:
     operator = SourceReadyOperator(task_id="wait_for_source", pipeline="sales.yaml")
-    operator.looked({}, event, rule, 0.01, deadline_ms)
+    operator.looked({}, event, list(rules), began_ms)
 
 
 def test_the_trigger_is_the_same_after_airflow_kept_it(tmp_path: Path) -> None:
-    trigger = SourceReadyTrigger(rule_of(str(tmp_path)), 0.01, NEVER_MS)
+    trigger = SourceReadyTrigger([rule_of(str(tmp_path))], 0.01, NEVER_MS)
     row = Trigger.from_object(trigger)
     again = import_string(row.classpath)(**row.kwargs)
     assert type(again) is SourceReadyTrigger
@@ -49,7 +49,7 @@ def test_the_trigger_is_the_same_after_airflow_kept_it(tmp_path: Path) -> None:
 
 
 def test_the_trigger_waits_until_it_is_there(tmp_path: Path) -> None:
-    trigger = SourceReadyTrigger(rule_of(str(tmp_path / "day")), 0.01, NEVER_MS)
+    trigger = SourceReadyTrigger([rule_of(str(tmp_path / "day"))], 0.01, NEVER_MS)
 
     async def landing() -> dict[str, Any]:
         woken = asyncio.ensure_future(anext(trigger.run()))
@@ -59,23 +59,40 @@ def test_the_trigger_waits_until_it_is_there(tmp_path: Path) -> None:
         return dict((await asyncio.wait_for(woken, timeout=60)).payload)
 
     assert asyncio.run(landing()) == {}
-    looked({}, trigger.rule, LONG_AGO_MS)
+    looked({}, *trigger.rules, began_ms=LONG_AGO_MS)
 
 
 def test_its_deadline_fails_the_task_and_names_what_is_missing(tmp_path: Path) -> None:
     rule = rule_of(str(tmp_path / "day"))
-    event = answer_of(SourceReadyTrigger(rule, 0.01, LONG_AGO_MS))
+    event = answer_of(SourceReadyTrigger([rule], 0.01, LONG_AGO_MS))
     with pytest.raises(AirflowFailException, match=f"^source-not-ready: .*{tmp_path}/day does not exist"):
-        looked(event, rule, LONG_AGO_MS)
+        looked(event, rule, began_ms=LONG_AGO_MS)
     with pytest.raises(TaskDeferred):
-        looked(event, rule, NEVER_MS)
+        looked(event, rule, began_ms=NEVER_MS)
 
 
 def test_an_error_while_looking_reaches_the_task_by_its_kind() -> None:
     """At once, long before the deadline."""
     rule = rule_of("hdfs://names/sales")
-    event = answer_of(SourceReadyTrigger(rule, 0.01, NEVER_MS))
+    event = answer_of(SourceReadyTrigger([rule], 0.01, NEVER_MS))
     with pytest.raises(AirflowFailException, match=r"^source-not-visible: source hdfs://names/sales: "):
-        looked(event, rule, NEVER_MS)
+        looked(event, rule, began_ms=NEVER_MS)
     with pytest.raises(AirflowFailException, match=r"^source-not-visible: "):
-        looked({}, rule, NEVER_MS)  # noticed by the task itself, before the trigger looks
+        looked({}, rule, began_ms=NEVER_MS)  # noticed by the task itself, before the trigger looks
+
+
+def test_each_source_has_its_own_timeout_and_the_message_names_it(tmp_path: Path) -> None:
+    now_ms = int(time.time() * 1000)
+    orders, refunds = (
+        rule_of(str(tmp_path / name), name, timeout_ms) for name, timeout_ms in (("orders", 10**9), ("refunds", 1))
+    )
+    with pytest.raises(AirflowFailException, match=rf"complete: refunds: {tmp_path}/refunds does not exist$"):
+        looked({}, orders, refunds, began_ms=now_ms - 10)
+    (tmp_path / "refunds").mkdir()
+    with pytest.raises(TaskDeferred) as deferred:
+        looked({}, orders, refunds, began_ms=now_ms - 10)
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, SourceReadyTrigger)
+    assert (trigger.rules, trigger.deadline_ms) == ([orders, refunds], now_ms - 10 + 10**9)
+    (tmp_path / "orders").mkdir()
+    looked({}, orders, refunds, began_ms=now_ms - 10)

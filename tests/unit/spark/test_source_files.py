@@ -56,7 +56,7 @@ def source(root: Path, **files: pa.Table) -> str:
 @pytest.mark.parametrize("key", ["shop", "number", "shop, number"])
 def test_each_event_is_taken_by_one_subtask(tmp_path: Path, key: str, parallelism: int) -> None:
     location, pipeline = source(tmp_path, a=events(), b=events(500, 1000)), new_pipeline(tmp_path, key)
-    sources = source_files(pipeline, [location], parallelism)
+    sources = source_files(pipeline, {"source": [location]}, parallelism)
     assert sources is not None
     assert sources.rows == 1500
     sources = pickle.loads(pickle.dumps(sources))
@@ -68,7 +68,7 @@ def test_each_event_is_taken_by_one_subtask(tmp_path: Path, key: str, parallelis
 
 def test_events_without_a_key_are_the_first_subtasks(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
-    sources = source_files(pipeline, [location], 3)
+    sources = source_files(pipeline, {"source": [location]}, 3)
     assert sources is not None
     assert [own_events(pipeline, sources, subtask, 3)["shop"].null_count for subtask in range(3)] == [20, 0, 0]
 
@@ -78,14 +78,14 @@ def test_a_file_and_a_directory_with_what_spark_leaves_out(tmp_path: Path) -> No
     for name in ("_SUCCESS", ".a.parquet.crc", "b.parquet._COPYING_"):
         Path(location, name).write_text("no Parquet file")
     for named in (location, f"file:{location}", f"file://{location}", f"{location}/a.parquet", f"{location}/"):
-        sources = source_files(pipeline, [named], 2)
+        sources = source_files(pipeline, {"source": [named]}, 2)
         assert sources is not None, named
         assert sources.rows == 1000
 
 
 def test_no_events(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events(0)), new_pipeline(tmp_path)
-    sources = source_files(pipeline, [location], 2)
+    sources = source_files(pipeline, {"source": [location]}, 2)
     assert sources is not None
     assert sources.rows == 0
     assert own_events(pipeline, sources, 1, 2) == event_schema(pipeline).empty_table()
@@ -109,7 +109,7 @@ def test_no_events(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_plain_directory_is_left_to_spark(tmp_path: Path, make: "pytest.FixtureRequest") -> None:
-    assert source_files(new_pipeline(tmp_path), [make(source(tmp_path, a=events()))], 2) is None
+    assert source_files(new_pipeline(tmp_path), {"source": [make(source(tmp_path, a=events()))]}, 2) is None
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_what_is_no_plain_directory_is_left_to_spark(tmp_path: Path, make: "pyte
 )
 def test_one_file_of_which_not_all_is_plain_leaves_all_to_spark(tmp_path: Path, other: pa.Table) -> None:
     pipeline = new_pipeline(tmp_path)
-    assert source_files(pipeline, [source(tmp_path, a=events())], 2) is not None
-    assert source_files(pipeline, [source(tmp_path, a=events(), b=other)], 2) is None
+    assert source_files(pipeline, {"source": [source(tmp_path, a=events())]}, 2) is not None
+    assert source_files(pipeline, {"source": [source(tmp_path, a=events(), b=other)]}, 2) is None
 
 
 def test_many_subtasks_do_not_read_much(tmp_path: Path) -> None:
@@ -136,25 +136,25 @@ def test_many_subtasks_do_not_read_much(tmp_path: Path) -> None:
     table = pa.table({"shop": pa.nulls(rows, pa.string()), "number": pa.nulls(rows, pa.int64())})
     table = table.append_column("at", pa.nulls(rows, INSTANT))
     location, pipeline = source(tmp_path, a=table), new_pipeline(tmp_path)
-    assert source_files(pipeline, [location], READERS + 1) is not None
-    assert source_files(pipeline, [location], READERS + 2) is None
+    assert source_files(pipeline, {"source": [location]}, READERS + 1) is not None
+    assert source_files(pipeline, {"source": [location]}, READERS + 2) is None
     location = source(tmp_path, a=table, b=table)
-    assert source_files(pipeline, [location], READERS) is not None
-    assert source_files(pipeline, [location], READERS + 1) is None
+    assert source_files(pipeline, {"source": [location]}, READERS) is not None
+    assert source_files(pipeline, {"source": [location]}, READERS + 1) is None
 
 
 def test_many_files_are_left_to_spark(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events(1)), new_pipeline(tmp_path)
     for number in range(MOST_FILES - 1):
         Path(location, f"a{number}.parquet").hardlink_to(f"{location}/a.parquet")
-    assert source_files(pipeline, [location], 2) is not None
+    assert source_files(pipeline, {"source": [location]}, 2) is not None
     Path(location, "one-more.parquet").hardlink_to(f"{location}/a.parquet")
-    assert source_files(pipeline, [location], 2) is None
+    assert source_files(pipeline, {"source": [location]}, 2) is None
 
 
 def test_a_file_that_was_written_again_is_refused(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
-    sources = source_files(pipeline, [location], 2)
+    sources = source_files(pipeline, {"source": [location]}, 2)
     assert sources is not None
     source(tmp_path, a=events(1000, 1))
     with pytest.raises(RetryableError, match=r"a\.parquet was written again") as caught:
@@ -165,7 +165,7 @@ def test_a_file_that_was_written_again_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["gone", "cut", "damaged"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, how: str) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
-    sources = source_files(pipeline, [location], 2)
+    sources = source_files(pipeline, {"source": [location]}, 2)
     assert sources is not None
     path = Path(location, "a.parquet")
     data = path.read_bytes()
@@ -177,3 +177,33 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, how: str) -> None:
     with pytest.raises(RetryableError, match=r"a\.parquet cannot be read") as caught:
         own_events(pipeline, sources, 0, 2)
     assert caught.value.kind == "source-unreadable"
+
+
+def test_files_of_several_sources_are_read_with_nulls_for_the_columns_of_the_others(tmp_path: Path) -> None:
+    text = PIPELINE.format(key="shop").replace("source: {", "sources:\n  orders: {")
+    refunds = '  refunds: {path: "{data}/{start}-{end}", columns: {shop: string, why: string}}\n'
+    path = tmp_path / "reading.yaml"
+    path.write_text(text.replace("\nkey:", f"\n{refunds}key:"))
+    pipeline = load_pipeline(path)
+    reasons = pa.table({"shop": ["shop-1", "shop-2"], "why": ["broken", None]})
+    (tmp_path / "refunds").mkdir()
+    locations = {
+        "sources.orders": [source(tmp_path, a=events(200))],
+        "sources.refunds": [source(tmp_path / "refunds", a=reasons)],
+    }
+    files = source_files(pipeline, locations, 2)
+    assert files is not None
+    assert files.sources == ("sources.orders", "sources.refunds")
+    table = pa.concat_tables([own_events(pipeline, files, subtask, 2) for subtask in (0, 1)])
+    assert table.schema == event_schema(pipeline)
+    own = [row for row in table.to_pylist() if row["at"] is None]
+    assert sorted(own, key=lambda row: row["shop"]) == [
+        {"shop": "shop-1", "number": None, "at": None, "why": "broken"},
+        {"shop": "shop-2", "number": None, "at": None, "why": None},
+    ]
+    assert len(table) == 202
+
+    locations["sources.refunds"] = ["s3://bucket/refunds"]
+    only_orders = source_files(pipeline, locations, 2)
+    assert only_orders is not None
+    assert (only_orders.sources, only_orders.rows) == (("sources.orders",), 200)
