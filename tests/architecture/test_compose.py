@@ -29,6 +29,7 @@ EXAMPLE = dict(line.split("=", 1) for line in LINES if re.match(r"\w+=", line))
 PINNED = re.compile(r"^[\w./-]+:v?[\d.]+[\w.-]*@sha256:[0-9a-f]{64}$")
 SECRET = re.compile(r"SECRET|PASSWORD|FERNET|ACCESS_KEY|SQL_ALCHEMY_CONN|STATELIB_CATALOG")
 REFERENCE = re.compile(r"(?<!\$)\$\{(\w+):\?see \.env\.example\}")
+BUILT = SERVICES["prepared-volumes"]
 ONCE = {name for name, service in SERVICES.items() if service["restart"] == "no"}
 AIRFLOW = {name for name in SERVICES if name.startswith("airflow-") or name == "init"}
 WORKERS = {name for name in SERVICES if name.startswith("spark-worker-")}
@@ -47,11 +48,17 @@ def test_the_services_are_those_of_a_cluster() -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_an_image_is_pinned_or_built_from_here(name: str) -> None:
     service = SERVICES[name]
-    if "build" in service:
-        assert (DOCKER / service["build"]["context"]).resolve() == ROOT
-        assert (ROOT / service["build"]["dockerfile"]).is_file()
+    if service.get("pull_policy") == "never":
+        assert service["image"] == BUILT["image"]
     else:
         assert PINNED.match(service["image"]), service["image"]
+
+
+def test_the_image_is_built_once() -> None:
+    """Docker builds an image once per service with ``build``, and refuses the second image of the same name."""
+    assert [name for name, service in SERVICES.items() if "build" in service] == ["prepared-volumes"]
+    assert (DOCKER / BUILT["build"]["context"]).resolve() == ROOT
+    assert (ROOT / BUILT["build"]["dockerfile"]).is_file()
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -109,7 +116,7 @@ def test_workers_get_the_storage_and_nothing_else(name: str) -> None:
 
 
 def test_what_airflow_and_spark_are_told_to_run_exists(tmp_path: Path) -> None:
-    wanted = {tuple(words[1:2]) for words in commands() if words[0] == "airflow"} | {("db",), ("jobs",)}
+    wanted = {tuple(words[1:2]) for words in commands() if words[0] == "airflow"} | {("db",)}
     code = "from airflow.cli.cli_parser import ALL_COMMANDS_DICT; print(*ALL_COMMANDS_DICT)"
     env = {**os.environ, "AIRFLOW_HOME": str(tmp_path)}
     result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
