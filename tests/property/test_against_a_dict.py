@@ -142,7 +142,7 @@ class Everything(RuleBasedStateMachine):
 
     @rule(step=st.sampled_from(["begun", "planned", "published", "given up"]))
     def crash(self, step: str) -> None:
-        """A run that ends somewhere; its changes come again with the next one."""
+        """Take a run that ends at some point. Its changes are applied again by the next run."""
         number = self._begin()
         if step in ("planned", "published"):
             assert plan_snapshot(self.deployment, self.deployment.pipeline(NAME), number) is not None
@@ -153,7 +153,7 @@ class Everything(RuleBasedStateMachine):
 
     @rule()
     def take_over(self) -> None:
-        """Another run does the same work; the one that it overtook comes too late."""
+        """Let another run do the same work. The run that it overtook comes too late."""
         first, changes = self._begin(), list(self.model.changes)
         self._publish(first, changes)
         self.checkpoint()
@@ -163,8 +163,8 @@ class Everything(RuleBasedStateMachine):
     @precondition(lambda self: self.model.head is not None)
     @rule()
     def lose_the_catalog(self) -> None:
-        """Rebuilt from storage alone: nothing that was registered is missing. Where the pipeline stood is forgotten
-        if nothing was built on it since it was restored: hence a checkpoint before, and no attempts that failed."""
+        """Rebuild the catalog from storage alone: nothing that was registered is missing. The head after a restore
+        is lost if no checkpoint was built on it, so a checkpoint is taken before, without failed attempts."""
         self.clean()
         self.checkpoint()
         before = {r.checkpoint_id for r in self._records()}

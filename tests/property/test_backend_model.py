@@ -65,7 +65,9 @@ STEPS = st.lists(
 @pytest.mark.parametrize("kind", BACKENDS)
 @settings(max_examples=examples(40), deadline=None)
 @given(steps=STEPS)
-def test_a_backend_is_a_dict(kind: str, steps: list[tuple[str, dict[tuple[str, str | None], object]]]) -> None:
+def test_a_backend_behaves_like_a_dict(
+    kind: str, steps: list[tuple[str, dict[tuple[str, str | None], object]]]
+) -> None:
     schema = sample_schema()
     with scratch() as directory:
         backend = new_backend(kind, schema, all_key_groups(schema.max_parallelism), directory / "backend")
@@ -107,7 +109,7 @@ def test_rescaling_keeps_every_entry(
 
 
 @pytest.mark.parametrize("max_parallelism", [128, 300])
-def test_a_chain_of_native_heap_snapshots(max_parallelism: int) -> None:
+def test_a_chain_of_native_heap_snapshots_keeps_every_entry(max_parallelism: int) -> None:
     schema = sample_schema(max_parallelism)
     with scratch() as directory:
         filled: list[KeyedStateBackend] = []
@@ -125,7 +127,7 @@ def rescaled(
     directory: Path,
     expected: dict[str, list[tuple[bytes, bytes]]],
 ) -> None:
-    """Snapshot and restore at each parallelism in turn; the content stays as it was."""
+    """Take a snapshot and restore it at each parallelism in turn. Assert that the content does not change."""
     schema = filled[0].schema
     for step, parallelism in enumerate(parallelisms):
         sources = snapshot(filled, strategy, directory / f"storage-{step}", CheckpointId(step + 1))
@@ -141,7 +143,8 @@ def rescaled(
 
 
 def content(backends: Sequence[KeyedStateBackend]) -> dict[str, list[tuple[bytes, bytes]]]:
-    """The sorted entries of each state over all backends; asserts each backend's statistics on the way."""
+    """Return the sorted entries of each state over all backends. Assert that the statistics of each backend are
+    right."""
     entries_read: dict[str, list[tuple[bytes, bytes]]] = {}
     for backend in backends:
         width = prefix_width(backend.schema.max_parallelism)
@@ -205,7 +208,7 @@ def new_backend(kind: str, schema: KeyedStateSchema, key_groups: KeyGroupRange, 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory for one example: hypothesis runs many of them within one test's tmp_path."""
+    """Yield a directory for one example: hypothesis runs many examples within one test's tmp_path."""
     directory = Path(tempfile.mkdtemp(prefix="statelib-model-"))
     try:
         yield directory

@@ -31,7 +31,7 @@ RUNS = st.lists(st.tuples(st.integers(1, 400), st.sampled_from([2, 3, 9]), st.sa
 
 @st.composite
 def group_entries(draw: st.DrawFn) -> Entries:
-    """Entries of one state without their prefix: a few odd ones, or runs of equal ones."""
+    """Draw entries of one state without their prefix: a few different ones, or runs of equal length."""
     if draw(st.booleans()):
         return draw(PLAIN)
     source = random.Random(draw(st.integers(0, 1000)))
@@ -44,7 +44,7 @@ def group_entries(draw: st.DrawFn) -> Entries:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[int, KeyGroupRange, list[dict[int, Entries]]]:
-    """(max parallelism, range, for each state: sorted entries by key group)."""
+    """Draw (max parallelism, range, for each state: sorted entries by key group)."""
     max_parallelism = draw(st.sampled_from([1, 128, 129, 32768]))
     start = draw(st.integers(0, max_parallelism - 1))
     key_groups = KeyGroupRange(start, min(max_parallelism - 1, start + draw(st.integers(0, 5))))
@@ -142,7 +142,7 @@ def test_stream_equals_the_reference_and_reads_back(
 
 @settings(deadline=None)
 @given(streams(), st.booleans())
-def test_at_once_or_in_batches_is_the_same(
+def test_encoding_in_batches_gives_the_same_bytes(
     stream: tuple[int, KeyGroupRange, list[dict[int, Entries]]], compressed: bool
 ) -> None:
     max_parallelism, key_groups, states = stream
@@ -155,7 +155,7 @@ def test_at_once_or_in_batches_is_the_same(
 
 
 @given(st.binary(max_size=300), st.booleans())
-def test_any_bytes_decode_or_are_refused(data: bytes, compressed: bool) -> None:
+def test_any_bytes_are_decoded_or_refused(data: bytes, compressed: bool) -> None:
     try:
         rows, consumed = decode_key_group(data, compressed)
     except CorruptStateError:
@@ -165,8 +165,8 @@ def test_any_bytes_decode_or_are_refused(data: bytes, compressed: bool) -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_long_runs_of_mixed_lengths(compressed: bool) -> None:
-    """Longer than every window of the decoder, with single odd entries in between."""
+def test_long_runs_of_entries_of_mixed_lengths_are_read_back(compressed: bool) -> None:
+    """The runs are longer than every window of the decoder, with single entries of other lengths in between."""
     source = np.random.default_rng(1)
     widths = np.full(60_000, 8)
     widths[[70, 5_000, 5_001, 59_998]] = 9

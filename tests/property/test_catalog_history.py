@@ -94,7 +94,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.model.states)
     @rule(pick=st.integers(0), attempt=st.integers(1, 2))
     def commit(self, pick: int, attempt: int) -> None:
-        """Any id, any time: a superseded coordinator does not know that it is one."""
+        """Commit any id at any time: a superseded coordinator cannot notice that it is superseded."""
         model, number = self.model, 1 + pick % len(self.model.states)
         mark = AttemptId(f"{number * 10 + attempt:032x}")
         facts = CommitFacts(mark, 1, 1, EventCounts(0, 0, 0), "", 0, 0, ())
@@ -118,7 +118,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.model.states)
     @rule(pick=st.integers(0))
     def set_aside(self, pick: int) -> None:
-        """Any id, any time, as with a commit; the head never moves."""
+        """Put any id into quarantine at any time, as with a commit. The head never moves."""
         model, number = self.model, 1 + pick % len(self.model.states)
         mark = AttemptId(f"{number * 10 + 1:032x}")
         facts = CommitFacts(mark, 1, 1, EventCounts(0, 0, 0), "", 0, 0, ())
@@ -136,8 +136,8 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: "QUARANTINED" in self.model.states.values())
     @rule(pick=st.integers(0))
     def release(self, pick: int) -> None:
-        """Only a checkpoint that builds on the present head, in the present generation, is released. The pending one is
-        then aborted."""
+        """Release a checkpoint. Only one that builds on the present head, in the present generation, is released.
+        The pending one is then aborted."""
         model = self.model
         aside = [number for number, state in model.states.items() if state == "QUARANTINED"]
         number = aside[pick % len(aside)]
@@ -201,7 +201,8 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.model.states)
     @rule()
     def cancel_and_resume(self) -> None:
-        """Each takes the epoch; the pending checkpoint is aborted, savepoints go on."""
+        """Cancel the pipeline and resume it. Each takes the epoch and aborts the pending checkpoint; savepoints
+        continue."""
         assert self.catalog.suspension.cancel(PIPE, "o").cancelled
         assert not self.catalog.suspension.resume(PIPE, "o").cancelled
         self.model.abort(savepoints=False)
@@ -209,7 +210,7 @@ class History(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def clean_up(self, count: int) -> None:
-        """Retention and gc at any time never remove the head or the base of a pending checkpoint."""
+        """Apply retention and gc. They never remove the head or the base of a pending checkpoint."""
         model, cleanup = self.model, self.catalog.cleanup
         if not model.states:
             return

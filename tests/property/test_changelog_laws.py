@@ -67,7 +67,8 @@ class Subtask:
 
 
 class World:
-    """Subtasks whose processes live for a while, dicts beside them, and all that their checkpoints left."""
+    """The subtasks, whose processes live for several checkpoints, a model of their state as dicts, and all files of
+    their checkpoints."""
 
     def __init__(self, directory: Path, seed: int, kind: str) -> None:
         self.random = random.Random(seed)
@@ -169,7 +170,7 @@ class World:
             self.subtasks.append(Subtask(inner, previous, previous_of(parts[0]) if in_place else NO_PREVIOUS))
 
     def _neutral(self, sources: list[RestoreSource]) -> bool:
-        """Whether what was materialised is of no backend's own form."""
+        """Return whether the materialised state has a form that any backend can restore."""
         handles = [source.handle for source in sources]
         assert all(isinstance(handle, ChangelogStateBackendHandleImpl) for handle in handles)
         below = {type(part).__name__ for handle in handles for part in handle.materialized}
@@ -181,7 +182,7 @@ class World:
 
 
 def expect(backends: Sequence[KeyedStateBackend], model: Model) -> None:
-    """The backends together hold what the model holds, and not one entry more."""
+    """Assert that the backends together contain exactly the entries of the model."""
     for backend in backends:
         mine = owned(SCHEMA, KEYS, backend.key_group_range)
         for state in ("means", "totals", "visits"):
@@ -196,7 +197,7 @@ def expect(backends: Sequence[KeyedStateBackend], model: Model) -> None:
 @pytest.mark.parametrize("kind", ["heap", "rocksdb"])
 @settings(max_examples=examples(2), deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_checkpoints_with_failures_restarts_and_rescaling(kind: str, seed: int) -> None:
+def test_checkpoints_restore_their_state_despite_failures_restarts_and_rescaling(kind: str, seed: int) -> None:
     with scratch() as directory:
         world = World(directory, seed, kind)
         for number in range(1, 17):
@@ -216,7 +217,7 @@ def test_checkpoints_with_failures_restarts_and_rescaling(kind: str, seed: int) 
 
 
 @pytest.mark.parametrize("kind", ["heap", "rocksdb"])
-def test_a_thousandth_of_the_keys_uploads_a_hundredth_at_most(tmp_path: Path, kind: str) -> None:
+def test_changing_a_thousandth_of_the_keys_uploads_at_most_a_hundredth(tmp_path: Path, kind: str) -> None:
     whole = KeyGroupRange(0, 127)
     inner = (
         HeapKeyedStateBackend(SCHEMA, whole)
@@ -264,7 +265,7 @@ def restore(kind: str, source: RestoreSource, directory: Path) -> KeyedStateBack
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory for one example."""
+    """Yield a directory for one example."""
     directory = Path(tempfile.mkdtemp(prefix="statelib-changelog-"))
     try:
         yield directory

@@ -33,7 +33,7 @@ KEYED = state_types(keyable=True).flatmap(batches)
 
 
 def sliced(type_: StateType, values: list[reference.Plain]) -> pa.Array:
-    """The values as a slice from the middle of a longer column."""
+    """Return the values as a slice from the middle of a longer column."""
     return reference.arrow(type_, [*values[:2], *values, *values[:1]]).slice(min(2, len(values)), len(values))
 
 
@@ -50,7 +50,7 @@ def test_encode_writes_the_bytes_of_the_slow_codec(typed) -> None:
 
 @SETTINGS
 @given(TYPED, st.binary(max_size=9), st.binary(max_size=9))
-def test_decode_reads_them_back_among_other_bytes(typed, before, after) -> None:
+def test_decode_reads_the_values_back_from_between_other_bytes(typed, before, after) -> None:
     type_, values = typed
     rows = from_list([before, *(reference.encode(type_, v) + after for v in values), after])
     cursor, limit = rows.starts[1:-1], rows.offsets[2:-1]
@@ -66,7 +66,7 @@ def test_decode_reads_them_back_among_other_bytes(typed, before, after) -> None:
 
 @SETTINGS
 @given(state_types().flatmap(lambda t: st.tuples(st.just(t), plain_values(t))), st.data())
-def test_a_value_cut_short_is_corrupt(typed, data) -> None:
+def test_a_truncated_value_is_refused(typed, data) -> None:
     type_, value = typed
     raw = reference.encode(type_, value)
     rows = from_list([raw])
@@ -79,7 +79,7 @@ def test_a_value_cut_short_is_corrupt(typed, data) -> None:
 
 @SETTINGS
 @given(state_types(), st.lists(st.binary(max_size=30), max_size=4))
-def test_any_bytes_decode_within_bounds_or_are_refused(type_, raw) -> None:
+def test_any_bytes_are_decoded_within_bounds_or_refused(type_, raw) -> None:
     rows = from_list(raw)
     try:
         result, at = codec_of(type_).decode(rows.data, rows.starts, rows.offsets[1:])
@@ -93,7 +93,7 @@ def test_any_bytes_decode_within_bounds_or_are_refused(type_, raw) -> None:
 
 @SETTINGS
 @given(KEYED, st.sampled_from([1, 3, 128, 129, 32768]))
-def test_hashes_and_key_groups_are_java_s(typed, max_parallelism) -> None:
+def test_hashes_and_key_groups_equal_those_of_java(typed, max_parallelism) -> None:
     type_, values = typed
     keys = sliced(type_, values)
     hashes = codec_of(type_).java_hash(keys)
@@ -112,7 +112,7 @@ def test_hashes_and_key_groups_are_java_s(typed, max_parallelism) -> None:
     st.sampled_from([128, 129]),
     st.data(),
 )
-def test_composite_keys(typed, namespace_type, user_key_type, max_parallelism, data) -> None:
+def test_composite_keys_are_encoded_and_decoded(typed, namespace_type, user_key_type, max_parallelism, data) -> None:
     key_type, keys = typed
     kind = StateKind.VALUE if user_key_type is None else StateKind.MAP
     state = StateDescriptor("s", kind, LONG, user_key_type, namespace_type)
@@ -140,7 +140,7 @@ def test_composite_keys(typed, namespace_type, user_key_type, max_parallelism, d
 
 @SETTINGS
 @given(state_types(), st.sampled_from([kind for kind in StateKind if kind is not StateKind.TIMERS]), st.data())
-def test_values_of_each_kind(type_, kind, data) -> None:
+def test_values_of_each_kind_of_state_are_encoded_and_decoded(type_, kind, data) -> None:
     state = StateDescriptor("s", kind, type_, LONG if kind is StateKind.MAP else None)
     one = plain_values(type_)
     strategy = {StateKind.LIST: st.lists(one, min_size=1, max_size=4), StateKind.MAP: st.one_of(st.none(), one)}
@@ -163,7 +163,7 @@ def test_the_text_of_a_type_is_read_back(type_) -> None:
 
 @SETTINGS
 @given(state_types(), st.binary(max_size=5))
-def test_the_snapshot_of_a_serializer_is_read_back_and_no_more(type_, after) -> None:
+def test_the_snapshot_of_a_serializer_is_read_back_without_further_bytes(type_, after) -> None:
     raw = encode_serializer_snapshot(type_)
     reader = Reader(raw + after, "header")
     decoded = decode_serializer_snapshot(reader)

@@ -65,7 +65,7 @@ def written(root: Path, backend: str, strategy: str, states: set[str]) -> Deploy
 
 
 def events_of(number: int, users: set[int]) -> pa.Table:
-    """Two events of each user, at noon and just before midnight of a day; the shop is the user's own."""
+    """Return two events of each user, at noon and just before midnight of a day. Each user has a shop of their own."""
     rows = [(f"u{n}", n % 2, f"item-{n % 3}-{number % 2}", hour) for n in sorted(users) for hour in (12, 23)]
     moments = [day(number).start_ms + hour * 3_600_000 for *_, hour in rows]
     return pa.table(
@@ -90,7 +90,7 @@ def published(deployment: Deployment, number: int, users: set[int]) -> Checkpoin
 
 
 def run(deployment: Deployment, number: int, users: set[int]) -> CheckpointRecord:
-    """A run with its gate."""
+    """Take a run with its gate."""
     checkpoint_id = published(deployment, number, users)
     check(deployment, deployment.pipeline(NAME), checkpoint_id)
     return register(deployment, deployment.pipeline(NAME), checkpoint_id)
@@ -189,18 +189,18 @@ def test_a_base_without_a_count_gives_no_wrong_number(tmp_path: Path, backend: s
     assert third.total_keys == 5
 
 
-def test_a_base_that_nobody_counted_stays_unknown(tmp_path: Path) -> None:
+def test_without_a_count_of_the_base_the_number_of_keys_is_unknown(tmp_path: Path) -> None:
     deployment = written(tmp_path, "rocksdb", "incremental", set(STATES))
     as_an_older_version_wrote_it(run(deployment, 1, {1, 2, 3}))
     second = published(deployment, 2, {3, 4})
     assert register(deployment, deployment.pipeline(NAME), second).keys is None
 
 
-def test_keys_that_only_a_dropped_state_had_are_not_counted_on(tmp_path: Path) -> None:
+def test_keys_of_only_a_dropped_state_are_no_longer_counted(tmp_path: Path) -> None:
     deployment = written(tmp_path, "rocksdb", "incremental", {"total", "last"})
     run(deployment, 1, {1, 2, 3})
     run(deployment, 2, set())
-    run(deployment, 3, {4})  # 'last' of the first day has expired, 'total' has not
+    run(deployment, 3, {4})  # The state 'last' of the first day has expired, 'total' has not.
     deployment = written(tmp_path, "rocksdb", "incremental", {"last"})
     path = tmp_path / "pipelines" / "carts.yaml"
     path.write_text(path.read_text() + "allow_non_restored_state: true\n")
@@ -213,7 +213,7 @@ def test_keys_that_only_a_dropped_state_had_are_not_counted_on(tmp_path: Path) -
     assert register(deployment, deployment.pipeline(NAME), fourth).keys == 2
 
 
-def test_the_gate_refuses_another_number(tmp_path: Path) -> None:
+def test_the_gate_refuses_a_wrong_number_of_keys(tmp_path: Path) -> None:
     deployment = written(tmp_path, "heap", "full", set(STATES))
     number = published(deployment, 1, {1, 2, 3})
     record = deployment.catalog().get(NAME, number)

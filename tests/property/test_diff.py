@@ -73,7 +73,9 @@ def found(table: pa.Table) -> dict[Any, tuple[str, Any, Any]]:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(CONTENTS, CONTENTS, WAYS, WAYS, st.sampled_from([1, 300, 1 << 20]))
-def test_it_is_the_diff_of_the_dicts(old: Content, new: Content, way: Way, other: Way, window_bytes: int) -> None:
+def test_the_diff_of_two_snapshots_is_that_of_their_dicts(
+    old: Content, new: Content, way: Way, other: Way, window_bytes: int
+) -> None:
     with tempfile.TemporaryDirectory() as root:
         before, after = stored(Path(root, "a"), way, old), stored(Path(root, "b"), other, new)
         scratch = Path(root, "scratch")
@@ -99,12 +101,12 @@ def test_it_is_the_diff_of_the_dicts(old: Content, new: Content, way: Way, other
 
 @settings(max_examples=examples(20), deadline=None)
 @given(CONTENTS, WAYS, WAYS)
-def test_equal_content_is_known_without_reading(content: Content, way: Way, other: Way) -> None:
-    """By the manifests; without them, of the same files."""
+def test_equal_content_is_recognised_without_reading(content: Content, way: Way, other: Way) -> None:
+    """The manifests show it, or, without them, the equal files."""
     with tempfile.TemporaryDirectory() as root:
         before = counting(stored(Path(root, "a"), way, content))
         after = counting(stored(Path(root, "b"), other, content)) if way.manifest and other.manifest else before
-        before.schema()  # without a manifest the stream's header must be read to know the states
+        before.schema()  # Without a manifest, the stream's header must be read to get the states.
         header = before.read_bytes.copy()
         before.read_bytes.clear()
         for state in Diff(before, after).states:

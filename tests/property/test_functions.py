@@ -84,7 +84,7 @@ def pipeline(key: list[str]) -> Pipeline:
 
 
 def of(events: list[Event], column: object) -> list[object]:
-    """The values of a column; NaN is no value and -0.0 is 0.0."""
+    """Return the values of a column; NaN is no value and -0.0 is 0.0."""
     values = [e[str(column)] for e in events]
     return [v + 0.0 if isinstance(v, float) else v for v in values if v is not None and v == v]
 
@@ -156,7 +156,7 @@ def expected(events: list[Event], state: dict[str, Any]) -> object:
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(EVENT, max_size=40), st.randoms(use_true_random=False), st.sampled_from([["k"], ["k", "u"], ["u"]]))
 def test_declared_states_equal_a_loop_over_the_events(events, random, key):
-    """However the events are ordered and cut into batches."""
+    """The events are in any order and in batches of any size."""
     run = LocalRun(pipeline(key))
     delivered = random.sample(events, len(events))
     while delivered:
@@ -170,8 +170,8 @@ def test_declared_states_equal_a_loop_over_the_events(events, random, key):
 
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(EVENT, max_size=30), st.randoms(use_true_random=False))
-def test_the_same_events_make_the_same_bytes(events, random):
-    """Digests of the state do not depend on order and batches either."""
+def test_the_same_events_give_the_same_bytes(events, random):
+    """The digests of the state do not depend on order and batches either."""
     whole, cut = LocalRun(pipeline(["k"])), LocalRun(pipeline(["k"]))
     whole.apply(pa.Table.from_pylist(events, SCHEMA))
     shuffled = random.sample(events, len(events))

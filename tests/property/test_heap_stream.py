@@ -42,7 +42,7 @@ def schemas(draw: st.DrawFn) -> KeyedStateSchema:
 
 
 def values_of(descriptor: StateDescriptor) -> st.SearchStrategy[Plain]:
-    """Whole values as a heap holds them: no empty list and no empty map."""
+    """Draw whole values as the heap backend stores them: no empty list and no empty map."""
     value = plain_values(descriptor.value_type)
     if descriptor.kind is StateKind.LIST:
         return st.lists(value, min_size=1, max_size=4)
@@ -59,7 +59,7 @@ def values_of(descriptor: StateDescriptor) -> st.SearchStrategy[Plain]:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[KeyedStateSchema, KeyGroupRange, States]:
-    """(schema, range, for each state: entries by key group, each key and namespace once, in key order)."""
+    """Draw (schema, range, for each state: entries by key group, each key and namespace once, in key order)."""
     schema = draw(schemas())
     start = draw(st.integers(0, schema.max_parallelism - 1))
     key_groups = KeyGroupRange(start, min(schema.max_parallelism - 1, start + draw(st.integers(0, 4))))
@@ -75,18 +75,18 @@ def streams(draw: st.DrawFn) -> tuple[KeyedStateSchema, KeyGroupRange, States]:
 
 
 def _prefix(schema: KeyedStateSchema, descriptor: StateDescriptor, group: int, entry: Entry) -> bytes:
-    """The composite key of an entry, without a user key."""
+    """Return the composite key of an entry, without a user key."""
     plain = StateDescriptor("x", StateKind.VALUE, LONG, None, descriptor.namespace_type)
     return reference_codecs.encode_key(schema, plain, group, (entry[0], entry[1], None))
 
 
 def _sort_key(schema: KeyedStateSchema, descriptor: StateDescriptor, entry: Entry) -> bytes:
-    """Entries are written in the order of their first user key."""
+    """Return the sort key of an entry: entries are written in the order of their first user key."""
     return min(key for key, _ in pairs_of(schema, descriptor, 0, entry))
 
 
 def pairs_of(schema: KeyedStateSchema, descriptor: StateDescriptor, group: int, entry: Entry) -> Pairs:
-    """The backend's rows of one entry, in key order."""
+    """Return the backend's rows of one entry, in key order."""
     key, namespace, value = entry
     if descriptor.user_key_type is None:
         return [(_prefix(schema, descriptor, group, entry), reference_codecs.encode_value(descriptor, value))]
@@ -168,7 +168,7 @@ def pairs_by_state(schema: KeyedStateSchema, states: States, wanted: KeyGroupRan
 
 @settings(deadline=None)
 @given(streams(), st.booleans(), st.integers(1, 3000), st.data())
-def test_any_stream_of_the_reference_is_read(
+def test_any_stream_of_the_slow_writer_is_read(
     stream: tuple[KeyedStateSchema, KeyGroupRange, States], compressed: bool, batch_bytes: int, data: st.DataObject
 ) -> None:
     schema, key_groups, states = stream
@@ -187,7 +187,7 @@ def test_any_stream_of_the_reference_is_read(
 
 @settings(deadline=None)
 @given(streams(), st.booleans(), st.integers(1, 3000), st.data())
-def test_what_is_written_is_what_the_reference_writes(
+def test_streams_are_the_same_as_those_of_the_slow_writer(
     stream: tuple[KeyedStateSchema, KeyGroupRange, States], compressed: bool, window_bytes: int, data: st.DataObject
 ) -> None:
     schema, key_groups, states = stream
@@ -212,7 +212,7 @@ def test_what_is_written_is_what_the_reference_writes(
 
 @settings(deadline=None)
 @given(streams(), st.booleans(), st.data())
-def test_damaged_bytes_decode_or_are_refused(
+def test_damaged_bytes_are_decoded_or_refused(
     stream: tuple[KeyedStateSchema, KeyGroupRange, States], compressed: bool, data: st.DataObject
 ) -> None:
     schema, key_groups, states = stream
@@ -225,13 +225,13 @@ def test_damaged_bytes_decode_or_are_refused(
     cut = data.draw(st.integers(first + 1, len(damaged)))
     try:
         read_all(handle_of(key_groups, handle.offsets, bytes(damaged[:cut])), schema.max_parallelism)
-    except (CorruptStateError, UnsupportedError):  # the second: a RowKind that is not INSERT
+    except (CorruptStateError, UnsupportedError):  # The second error is raised for a RowKind that is not INSERT.
         return
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("key_type", [LONG, STRING])
-def test_many_entries_of_mixed_lengths(compressed: bool, key_type: StateType) -> None:
+def test_many_entries_of_mixed_lengths_are_read_back(compressed: bool, key_type: StateType) -> None:
     source = np.random.default_rng(1)
     texts = ["", "a", "é" * 70, "x" * 200, "日本語"]
     schema = KeyedStateSchema(key_type, 128, (StateDescriptor("s", StateKind.VALUE, STRING),))
@@ -243,7 +243,7 @@ def test_many_entries_of_mixed_lengths(compressed: bool, key_type: StateType) ->
     assert read_all(handle, 128) == pairs_by_state(schema, states)
 
 
-def test_an_empty_list_is_no_entry() -> None:
+def test_an_empty_list_is_not_read_as_an_entry() -> None:
     schema = KeyedStateSchema(LONG, 128, (StateDescriptor("s", StateKind.LIST, LONG),))
     states: States = [{3: [(1, None, [5]), (2, None, []), (3, None, [6, 7])]}]
     handle = reference_stream(schema, KeyGroupRange(3, 3), states, False)

@@ -39,7 +39,8 @@ Model = dict[str, dict[str, object]]
 
 
 class World:
-    """A subtask whose process lives for a while, a dict beside it, and all that its checkpoints left."""
+    """A subtask, whose process lives for several checkpoints, a model of its state as dicts, and all files of its
+    checkpoints."""
 
     def __init__(self, directory: Path, seed: int, merging: FileMergingSettings | None) -> None:
         self.random = random.Random(seed)
@@ -114,14 +115,14 @@ class World:
 
 
 def small_files(backend: RocksDBKeyedStateBackend) -> None:
-    """SST files of a few KiB, so that a small state has many and compaction touches some of them only."""
+    """Limit SST files to a few KiB, so that a small state has many of them and a compaction changes only some."""
     for family in backend._families.values():
         family.set_options({"target_file_size_base": "16384", "max_bytes_for_level_base": "65536"})
 
 
 @settings(max_examples=examples(4), deadline=None)
 @given(seed=st.integers(0, 2**32), merging=st.sampled_from([None, FileMergingSettings(40_000, 1.5)]))
-def test_fifty_checkpoints_with_updates_compaction_failures_and_restarts(
+def test_fifty_checkpoints_restore_their_state_despite_compaction_failures_and_restarts(
     seed: int, merging: FileMergingSettings | None
 ) -> None:
     with scratch() as directory:
@@ -152,7 +153,7 @@ def large(tmp_path: Path) -> Iterator["Large"]:
 
 
 class Large:
-    """40,000 entries in one state, written as a whole by checkpoint 1; ``full`` is what that took."""
+    """A state of 40,000 entries, which checkpoint 1 writes as a whole. ``full``: the bytes of that checkpoint."""
 
     def __init__(self, directory: Path) -> None:
         self.chain = CheckpointChain(directory / "storage")
@@ -173,13 +174,13 @@ class Large:
         self.backend._families["totals"].compact_range(None, None)
 
     def take(self, number: int) -> int:
-        """Bytes that an incremental checkpoint, which completes, uploads."""
+        """Take an incremental checkpoint, complete it, and return the number of uploaded bytes."""
         result = take_snapshot(self.strategy, CheckpointId(number), self.chain.streams(number), CloseableRegistry())
         self.strategy.notify_checkpoint_complete(CheckpointId(number))
         return written(result)
 
     def take_whole(self, number: int) -> int:
-        """Bytes that a full checkpoint of the same state uploads."""
+        """Return the number of bytes that a full checkpoint of the same state uploads."""
         return written(take_snapshot(self.whole, CheckpointId(number), self.chain.streams(number), CloseableRegistry()))
 
     def close(self) -> None:
@@ -192,7 +193,7 @@ def written(result: SnapshotResult) -> int:
     return sum(stream.size_bytes for stream in result.streams)
 
 
-def test_one_percent_of_range_local_updates_uploads_at_most_five_percent(large: Large) -> None:
+def test_changing_one_percent_of_neighbouring_keys_uploads_at_most_five_percent(large: Large) -> None:
     groups = key_groups(SCHEMA, pa.array(large.keys)).tolist()
     local = [key for key, group in zip(large.keys, groups, strict=True) if 60 <= group <= 61][:400]
     assert len(local) == 400
@@ -215,7 +216,7 @@ def test_scattered_updates_never_upload_more_than_a_full_checkpoint(large: Large
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory for one example."""
+    """Yield a directory for one example."""
     directory = Path(tempfile.mkdtemp(prefix="statelib-incremental-"))
     try:
         yield directory

@@ -45,7 +45,7 @@ def argument(window: int, op: Op, value: Any) -> bytes:
 def outcome(
     kind: StateKind, changes: list[Change], *, over_nothing: bool = True, arguments: list[bytes] | None = None
 ) -> StateChanges:
-    """Return what a log of changes to one key comes to. The namespaces are the windows."""
+    """Return the result of a log of changes to one key. The namespaces are the windows."""
     state = StateDescriptor("s", kind, LONG, namespace_type=LONG)
     records = ChangeRecords(
         np.array([op for _, op, _ in changes], np.uint8),
@@ -102,7 +102,9 @@ WHOLE_LISTS = st.tuples(WINDOWS, st.sampled_from([Op.SET, Op.ADD]), st.lists(st.
 
 @settings(deadline=None)
 @given(st.lists(MERGES | ELEMENTS | CLEARS | WHOLE_LISTS, min_size=1, max_size=25), LISTS_BELOW, st.integers(1, 3))
-def test_lists_are_moved_in_their_order(changes: list[Change], below: dict[int, list[int]], batches: int) -> None:
+def test_merged_lists_keep_the_order_of_their_elements(
+    changes: list[Change], below: dict[int, list[int]], batches: int
+) -> None:
     state = {window: list(values) for window, values in below.items()}
     for window, op, value in changes:
         if op is Op.MERGE_NS:
@@ -124,7 +126,7 @@ def test_lists_are_moved_in_their_order(changes: list[Change], below: dict[int, 
     st.lists(MERGES | SETS | CLEARS, min_size=1, max_size=25),
     st.dictionaries(WINDOWS, st.integers(100, 199)),
 )
-def test_a_value_of_two_counts_once_the_job_has_said_it(
+def test_the_sum_of_two_merged_windows_is_accepted_only_if_the_job_logged_it(
     kind: StateKind, changes: list[Change], below: dict[int, int]
 ) -> None:
     state: dict[int, int | None] = dict(below)
@@ -149,7 +151,7 @@ def test_a_value_of_two_counts_once_the_job_has_said_it(
         assert held(outcome(kind, changes)) == expected
 
 
-def test_what_lies_below_is_merged_where_it_is_there() -> None:
+def test_entries_below_the_log_are_merged_if_they_exist() -> None:
     changes: list[Change] = [(1, Op.ADD_ELEMENT, 5), (1, Op.MERGE_NS, [2, 3]), (1, Op.ADD_ELEMENT, 6)]
     below = {1: [10], 2: [20, 21], 4: [40]}
     assert left(StateKind.LIST, changes, below, batches=3, twice=True) == {1: [10, 5, 20, 21, 6], 4: [40]}
@@ -168,7 +170,7 @@ def test_what_lies_below_is_merged_where_it_is_there() -> None:
     assert (len(moved.put), moved.appended.values.to_list()) == (0, [long(4)])
 
 
-def test_key_groups_that_are_not_wanted_are_left_alone() -> None:
+def test_other_key_groups_are_ignored() -> None:
     state = StateDescriptor("s", StateKind.LIST, LONG, namespace_type=LONG)
     changes: list[Change] = [(1, Op.MERGE_NS, [2]), (1, Op.ADD_ELEMENT, 6)]
     log = ChangeLog(KeyedStateSchema(LONG, 16, (state,)), {0: outcome(StateKind.LIST, changes, over_nothing=False)})
@@ -180,7 +182,7 @@ def test_key_groups_that_are_not_wanted_are_left_alone() -> None:
 @pytest.mark.parametrize(
     "damaged", [merge(1, [2])[:-1], merge(1, [2]) + b"x", merge(1, [2])[:9], long(1) + b"\xff" * 4]
 )
-def test_a_damaged_merge_is_named(damaged: bytes) -> None:
+def test_a_damaged_merge_is_refused(damaged: bytes) -> None:
     with pytest.raises(CorruptStateError):
         outcome(StateKind.LIST, [(1, Op.MERGE_NS, [2])], arguments=[damaged])
 

@@ -56,7 +56,7 @@ def widened(type_: StateType) -> StateType:
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[StateDescriptor, StateDescriptor, list[int | None]]:
-    """(stored, wanted, for each wanted field the place of the stored one): of Rows with 1 to 5 fields."""
+    """Draw (stored, wanted, for each wanted field the place of the stored one) for Rows with 1 to 5 fields."""
     types = draw(st.lists(state_types().filter(_may_go), min_size=1, max_size=5))
     old = Row(tuple(Field(f"old{i}", t) for i, t in enumerate(types)))
     kept_fields = draw(st.lists(st.sampled_from(range(len(types))), unique=True))
@@ -72,13 +72,13 @@ def changes(draw: st.DrawFn) -> tuple[StateDescriptor, StateDescriptor, list[int
 
 
 def _may_go(type_: StateType) -> bool:
-    """Whether a field of this type may be dropped beside the added one: it is not taken for that one, renamed."""
+    """Return whether a field of this type may be dropped beside the added one, without being taken for a rename."""
     return type_ != VOID and without_field_names(type_) != without_field_names(ADDED)
 
 
 @settings(deadline=None)
 @given(st.data(), changes())
-def test_a_migrated_row_is_its_fields_at_their_new_places(
+def test_a_migrated_row_has_its_fields_at_their_new_places(
     data: st.DataObject, change: tuple[StateDescriptor, StateDescriptor, list[int | None]]
 ) -> None:
     stored, wanted, origin = change
@@ -90,7 +90,7 @@ def test_a_migrated_row_is_its_fields_at_their_new_places(
 
 @settings(deadline=None)
 @given(st.data(), state_types().filter(lambda t: t != VOID), st.sampled_from([StateKind.VALUE, StateKind.MAP]))
-def test_widened_values_are_the_same_values(data: st.DataObject, type_: StateType, kind: StateKind) -> None:
+def test_widening_does_not_change_values(data: st.DataObject, type_: StateType, kind: StateKind) -> None:
     stored = StateDescriptor("s", kind, type_, STRING if kind is StateKind.MAP else None)
     wanted = replace(stored, value_type=widened(type_))
     some = plain_values(type_) if kind is StateKind.VALUE else st.one_of(st.none(), plain_values(type_))
@@ -101,7 +101,7 @@ def test_widened_values_are_the_same_values(data: st.DataObject, type_: StateTyp
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=4), max_size=5))
-def test_elements_of_list_state_widen(values: list[list[int]]) -> None:
+def test_elements_of_a_list_state_are_widened(values: list[list[int]]) -> None:
     stored = StateDescriptor("s", StateKind.LIST, INT)
     migrated = _migrated(stored, replace(stored, value_type=LONG), values)
     assert migrated.to_pylist() == values

@@ -58,7 +58,7 @@ class World:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(STEPS, max_size=40))
-def test_proofs_are_right_and_the_head_is_found(steps: list[tuple[str, bool, int]]) -> None:
+def test_proofs_are_right_and_the_head_is_the_true_one(steps: list[tuple[str, bool, int]]) -> None:
     world = World()
     for step in steps:
         world.step(*step)
@@ -75,7 +75,7 @@ def test_proofs_are_right_and_the_head_is_found(steps: list[tuple[str, bool, int
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(STEPS, max_size=40))
-def test_what_the_catalog_says_is_not_doubted(steps: list[tuple[str, bool, int]]) -> None:
+def test_rows_of_the_catalog_need_no_further_proof(steps: list[tuple[str, bool, int]]) -> None:
     world = World()
     for step in steps:
         world.step(*step)
@@ -88,10 +88,10 @@ def test_what_the_catalog_says_is_not_doubted(steps: list[tuple[str, bool, int]]
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(STEPS, max_size=40), st.data())
-def test_what_is_entered_later_moves_the_head_to_where_it_was(
+def test_entering_repaired_checkpoints_later_restores_the_true_head(
     steps: list[tuple[str, bool, int]], data: st.DataObject
 ) -> None:
-    """A first rebuild could not read some checkpoints; once it can, the pipeline stands where it stood."""
+    """A first rebuild could not read some checkpoints. Once they can be read, the pipeline has its former head."""
     world = World()
     for step in steps:
         world.step(*step)
@@ -111,7 +111,7 @@ def test_what_is_entered_later_moves_the_head_to_where_it_was(
         assert later_head(published, first, world.generation, late) == world.head
 
 
-def test_a_generation_without_a_checkpoint_that_can_be_read_stands_on_what_it_began_with() -> None:
+def test_the_head_of_a_generation_without_readable_checkpoints_is_its_first_base() -> None:
     one = Published(CheckpointId(1), CHECKPOINT, Epoch(1), 0, None)
     two = Published(CheckpointId(2), CHECKPOINT, Epoch(2), 0, CheckpointId(1))
     three = Published(CheckpointId(3), CHECKPOINT, Epoch(4), 1, CheckpointId(1))
@@ -121,7 +121,7 @@ def test_a_generation_without_a_checkpoint_that_can_be_read_stands_on_what_it_be
     assert head_of([], set()) is None
 
 
-def test_only_what_was_built_on_the_head_moves_it() -> None:
+def test_only_a_checkpoint_that_was_built_on_the_head_moves_it() -> None:
     one = Published(CheckpointId(1), CHECKPOINT, Epoch(1), 0, None)
     two = Published(CheckpointId(2), CHECKPOINT, Epoch(2), 0, CheckpointId(1))
     three = Published(CheckpointId(3), CHECKPOINT, Epoch(3), 0, CheckpointId(2))

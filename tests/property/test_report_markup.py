@@ -45,7 +45,7 @@ class Parsed(HTMLParser):
 
 
 def parsed(words: list[str]) -> list[tuple[str, Parsed]]:
-    """The pages of the report over these words, with their paths."""
+    """Return the pages of the report about these words, with their paths."""
     with TemporaryDirectory() as directory:
         report_over(words, directory)
         root = Path(directory)
@@ -76,7 +76,7 @@ def test_no_element_and_no_attribute_comes_from_data(words: list[str]) -> None:
 
 
 @given(hostile_text())
-def test_masked_text_has_nothing_that_a_template_knows_and_comes_back(text: str) -> None:
+def test_masked_text_has_no_special_characters_and_can_be_unmasked(text: str) -> None:
     assert not set(masked(text)) & set("<>&\"'`$\\{}[]|=#*%~^\n\r\t\0")
     assert unmasked(masked(text)) == visible(text, lines=True)
     assert masked({text: [text, 1, None]}) == {masked(text): [masked(text), 1, None]}
@@ -89,7 +89,7 @@ ALLOWED = re.compile(
 
 
 @given(st.lists(st.one_of(hostile_text(), st.sampled_from(("<body>", "<p class=x id='y'>", "<a href=#z>", "</p>")))))
-def test_whatever_a_page_holds_only_known_elements_are_written(parts: list[str]) -> None:
+def test_only_allowed_elements_are_written_whatever_a_page_contains(parts: list[str]) -> None:
     page = self_contained("<body>" + "".join(parts), lambda _link: False)
     body = page[page.index("<body>") : page.index("</body>") + 7]
     assert body.count("<") == len(ALLOWED.findall(body)) == body.count(">")

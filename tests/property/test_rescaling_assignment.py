@@ -32,7 +32,7 @@ def test_every_key_group_is_read_once_by_its_new_owner(rescaling: tuple[int, int
 
 @settings(deadline=None)
 @given(rescalings())
-def test_scaling_there_and_back_gives_the_same_owners(rescaling: tuple[int, int, int]):
+def test_scaling_up_and_back_gives_the_same_owners(rescaling: tuple[int, int, int]):
     old, new, groups = rescaling
     sources = [(held, i) for i, held in enumerate(subtask_ranges(new, groups))]
     back = assign(sources, old, groups)
@@ -42,7 +42,7 @@ def test_scaling_there_and_back_gives_the_same_owners(rescaling: tuple[int, int,
 
 @settings(deadline=None)
 @given(rescalings(), st.data())
-def test_subtasks_without_state_are_nobodys_source(rescaling: tuple[int, int, int], data: st.DataObject):
+def test_subtasks_without_state_are_never_read(rescaling: tuple[int, int, int], data: st.DataObject):
     old, new, groups = rescaling
     ranges = subtask_ranges(old, groups)
     with_state = data.draw(st.sets(st.integers(0, old - 1)))

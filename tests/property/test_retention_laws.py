@@ -54,7 +54,7 @@ def situations(draw: st.DrawFn) -> tuple[list[CheckpointRecord], CheckpointId | 
 
 
 @given(situations(), POLICIES)
-def test_what_must_stay_stays(situation, policy):
+def test_required_checkpoints_are_kept(situation, policy):
     records, head, used = situation
     gone = set(subsumed(policy, records, head, used))
     by_id = {r.checkpoint_id: r for r in records}
@@ -71,7 +71,7 @@ def test_what_must_stay_stays(situation, policy):
 
 
 @given(situations(), POLICIES)
-def test_what_stays_is_bounded_and_deciding_again_lets_go_of_nothing_more(situation, policy):
+def test_the_number_of_kept_checkpoints_is_bounded_and_a_second_decision_removes_nothing(situation, policy):
     records, head, used = situation
     gone = set(subsumed(policy, records, head, used))
     left = [r for r in records if r.checkpoint_id not in gone]
@@ -93,7 +93,7 @@ def test_a_larger_count_keeps_at_least_as_much_of_the_history(situation, count, 
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
-def test_a_plan_never_meets_a_reference(condemned, referenced):
+def test_a_plan_never_deletes_a_referenced_file(condemned, referenced):
     files = [CondemnedFile(f"file:/f{n}", 1, CheckpointId(1)) for n in condemned]
     try:
         plan = discard_plan(PipelineName("p"), [], files, {f"file:/f{n}" for n in referenced})
@@ -109,8 +109,8 @@ STEPS = st.sampled_from(["run"] * 6 + ["restore", "import", "claim", "give up", 
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 1 << 16)), max_size=60), COUNT, st.booleans())
-def test_nothing_among_the_newest_completed_ones_is_ever_collected(steps, count, forked):
-    """Random histories with restores, imports, gaps, quarantine, and of a fork; cleaned up at any time."""
+def test_the_newest_completed_checkpoints_are_never_removed(steps, count, forked):
+    """The random histories have restores, imports, gaps, quarantine and a fork, with cleanup at any time."""
     history, policy = _Played(forked), RetentionPolicy(count)
     for step, pick in [*steps, ("clean up", 0)]:
         if step == "clean up":
@@ -124,7 +124,7 @@ def test_nothing_among_the_newest_completed_ones_is_ever_collected(steps, count,
 
 
 class _Played:
-    """One pipeline's rows and head, as its coordinator, its users and rebuilds leave them."""
+    """The rows and the head of one pipeline after actions of its coordinator, its users and rebuilds."""
 
     def __init__(self, forked: bool) -> None:
         self.records: dict[int, CheckpointRecord] = {}

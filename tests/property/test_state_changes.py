@@ -31,7 +31,7 @@ def schema_of(kind: StateKind) -> KeyedStateSchema:
 
 
 def composite(key: int, user_key: int | None = None) -> bytes:
-    """Key group, key, void namespace, user key."""
+    """Return a composite key: key group, key, void namespace, user key."""
     return bytes([key % 16]) + long(key) + b"\0" + (b"" if user_key is None else long(user_key))
 
 
@@ -73,7 +73,7 @@ def argument(kind: StateKind, op: Op, value: Any) -> bytes:
 
 
 def applied(kind: StateKind, base: list[tuple[bytes, bytes]], batches: list[list[Any]]) -> list[tuple[bytes, bytes]]:
-    """The code under test: two batches from below, the log laid over them."""
+    """Run the code under test: apply the log to two batches of entries below it."""
     schema = schema_of(kind)
     log = []
     for changes in batches:
@@ -100,7 +100,7 @@ def applied(kind: StateKind, base: list[tuple[bytes, bytes]], batches: list[list
 
 @settings(deadline=None)
 @given(BASES, st.lists(st.lists(VALUE_CHANGES, min_size=1, max_size=20), max_size=3))
-def test_values(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
+def test_the_result_for_values_equals_a_slow_walk(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
     state = {key: values[0] for key, values in base.items()}
     below = [(composite(key), long(value)) for key, value in state.items()]
     for key, op, value in (change for batch in batches for change in batch):
@@ -113,7 +113,7 @@ def test_values(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
 
 @settings(deadline=None)
 @given(BASES, st.lists(st.lists(LIST_CHANGES, min_size=1, max_size=20), max_size=3))
-def test_lists(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
+def test_the_result_for_lists_equals_a_slow_walk(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
     def separated(lists: dict[int, list[int]]) -> list[tuple[bytes, bytes]]:
         return [(composite(key), b",".join(map(long, values))) for key, values in lists.items() if values]
 
@@ -128,7 +128,7 @@ def test_lists(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
 
 @settings(deadline=None)
 @given(BASES, st.lists(st.lists(MAP_CHANGES, min_size=1, max_size=20), max_size=3))
-def test_maps(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
+def test_the_result_for_maps_equals_a_slow_walk(base: dict[int, list[int]], batches: list[list[Any]]) -> None:
     def flagged(state: dict[int, dict[int, int | None]]) -> list[tuple[bytes, bytes]]:
         return [
             (composite(key, user), b"\1" if value is None else b"\0" + long(value))

@@ -98,7 +98,7 @@ class Model:
             self.held[name][key] = (self.now, value) if name != "ever" else value
 
     def kept(self, old: list[tuple[int, str]], element: str) -> tuple[int, str]:
-        """An element that was there keeps its time, each for one."""
+        """Return the element with its time: an element of the old list keeps its time, and is used once."""
         for i, (_, x) in enumerate(old):
             if x == element:
                 return old.pop(i)
@@ -158,7 +158,7 @@ def comparable(held: dict[str, dict[object, object]]) -> dict[str, dict[object, 
 
 
 class Run:
-    """A backend that is stored and restored again at every step."""
+    """A backend that is stored and restored at every step."""
 
     def __init__(self, root: Path, kind: str) -> None:
         self.root, self.kind = root, kind
@@ -202,7 +202,7 @@ both_kinds = pytest.mark.parametrize("kind", ["heap", "rocksdb"])
 @both_kinds
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
-def test_chains_of_checkpoints_hold_what_lives_and_nothing_else(kind: str, steps) -> None:
+def test_chains_of_checkpoints_contain_exactly_the_living_entries(kind: str, steps) -> None:
     root = Path(tempfile.mkdtemp(prefix="statelib-ttl-"))
     try:
         run, model = Run(root, kind), Model()
@@ -234,7 +234,7 @@ def filled(kind: str, root: Path, rows: int) -> KeyedStateBackend:
 
 
 @both_kinds
-def test_the_last_millisecond(kind: str, tmp_path: Path) -> None:
+def test_an_entry_expires_exactly_when_its_age_is_the_duration(kind: str, tmp_path: Path) -> None:
     """A value has expired when its age is the duration, not before."""
     backend = filled(kind, tmp_path, 300)
     assert expire(backend, TTL, 12) == 0
@@ -247,14 +247,16 @@ def test_the_last_millisecond(kind: str, tmp_path: Path) -> None:
 
 
 @both_kinds
-def test_a_clock_that_went_back_removes_nothing(kind: str, tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_removes_nothing(kind: str, tmp_path: Path) -> None:
     backend = filled(kind, tmp_path, 3)
     assert expire(backend, {"v": TtlConfig(1 << 53)}, -(1 << 53)) == 0
     backend.close()
 
 
 @both_kinds
-def test_removal_in_several_portions(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_entries_are_removed_in_several_batches(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("statelib.backends.ttl._ROWS_AT_ONCE", 1)
     monkeypatch.setattr("statelib.backends.entries.SCAN_ROWS", 7)
     backend = filled(kind, tmp_path, 100)

@@ -86,12 +86,12 @@ def table(events: Iterable[Event]) -> pa.Table:
 
 
 def ordered(value: object) -> tuple[bool, object]:
-    """Null before all values."""
+    """Return a sort key with null before all values."""
     return value is not None, value if value is not None else 0
 
 
 def picked(events: list[Event], field: dict[str, Any]) -> object:
-    """One event after the other; the one held is given up for a better one."""
+    """Return the value after applying one event after the other: a better event replaces the stored one."""
     by = [field["by"]] if isinstance(field["by"], str) else field["by"]
     several = isinstance(field["of"], list)
     columns = field["of"] if several else [field["of"]]
@@ -138,7 +138,7 @@ def expected(name: str, events: list[Event], states: dict[str, Any] = STATES) ->
 
 
 def plain(value: Any) -> Any:
-    """Moments as epoch ms, as the events have them."""
+    """Return times as epoch ms, as the events have them."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     return round(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
@@ -173,7 +173,7 @@ def test_checkpoints_restores_and_rescaling_change_nothing(
 
 @settings(deadline=None, max_examples=6)
 @given(INTERVALS, st.sampled_from(["heap", "rocksdb"]))
-def test_a_log_of_changes_leads_to_the_same_state(intervals: list[list[Event]], kind: str) -> None:
+def test_a_log_of_changes_gives_the_same_state(intervals: list[list[Event]], kind: str) -> None:
     definition, whole, shared = pipeline(), all_key_groups(128), CheckpointedStateScope.SHARED
     with tempfile.TemporaryDirectory() as root:
         inner: KeyedStateBackend = HeapKeyedStateBackend(definition.schema(), whole)
@@ -201,8 +201,11 @@ def test_a_log_of_changes_leads_to_the_same_state(intervals: list[list[Event]], 
 
 @settings(deadline=None, max_examples=6)
 @given(st.lists(EVENT, max_size=15), st.lists(EVENT, max_size=15), st.sampled_from(["heap", "rocksdb"]))
-def test_a_changed_file_goes_on_from_what_is_stored(before: list[Event], after: list[Event], backend: str) -> None:
-    """A kept null gives way to the next value once nulls are skipped; a new column is null until an event brings it."""
+def test_a_changed_pipeline_file_continues_from_the_stored_state(
+    before: list[Event], after: list[Event], backend: str
+) -> None:
+    """A stored null is replaced by the next value once nulls are skipped; a new column is null until an event has
+    it."""
     old: dict[str, Any] = {
         "s": {"kind": "value", "fields": {"x": FIELDS["kept"], "row": {**FIELDS["row"], "of": ["name", "on"]}}}
     }

@@ -82,7 +82,7 @@ class Reference:
         return {place: value(name, events) for place, events in self.contents[name].items()}
 
     def timers(self, name: str) -> set[object]:
-        """Each window that there is anything of has exactly one."""
+        """Return the timers: each window with content has exactly one."""
         wait = 2.5 * HOUR if SPECS[name] else 0
         return {(*place, int(place[2] - 1 + wait)) for place in self.contents[name]}
 
@@ -109,7 +109,7 @@ INTERVALS = st.lists(st.tuples(st.lists(EVENT, max_size=25), st.integers(0, 5)),
 
 
 def with_ends(intervals: list[tuple[list[Event], int]]) -> list[tuple[list[Event], int]]:
-    """Intervals of some hours that follow each other."""
+    """Return consecutive intervals of some hours."""
     end, windows = 0, []
     for events, hours in intervals:
         end += hours * HOUR
@@ -127,7 +127,7 @@ def same(run: LocalRun | SubtaskRun, reference: Reference) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(INTERVALS)
-def test_windows_hold_what_single_events_make(intervals: list[tuple[list[Event], int]]) -> None:
+def test_windows_contain_the_result_of_applying_single_events(intervals: list[tuple[list[Event], int]]) -> None:
     run, reference = LocalRun(pipeline()), Reference()
     for events, end_ms in with_ends(intervals):
         run.apply(table(events), end_ms)
@@ -154,15 +154,16 @@ def test_checkpoints_restores_and_rescaling_change_nothing(
             run.apply(table(events), end_ms)
             reference.apply(events, end_ms)
             native_heap = backend == "heap" and strategy != "canonical"
-            backend = "heap" if native_heap else next_backend  # RocksDB cannot read the heap's own stream
+            backend = "heap" if native_heap else next_backend  # RocksDB cannot read the heap's own stream.
             run.checkpoint(strategy, backend, parallelism)
             same(run, reference)
         run.close()
         assert {name: run.late.get(name, 0) for name in SPECS} == reference.late
 
 
-def test_the_edges_of_a_window() -> None:
-    """[0h, 1h) with half an hour of lateness: events until the watermark is 1h30m - 1ms, gone at 3h30m - 1ms."""
+def test_events_at_the_edges_of_a_window_are_counted_or_late() -> None:
+    """The window [0h, 1h) with half an hour of lateness accepts events until the watermark is 1h30m - 1ms, and is
+    removed at 3h30m - 1ms."""
     states = {"sums": STATES["sums"]}
     half, closing = HOUR // 2, HOUR + HOUR // 2
     run = LocalRun(pipeline(states=states))

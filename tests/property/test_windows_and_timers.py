@@ -46,7 +46,7 @@ def moments_column(moments: list[int]) -> pa.Array:
 
 
 def namespace(type_: StateType, windows: list[tuple[int, int]]) -> tuple[pa.Array | None, list[bytes]]:
-    """A column of namespaces, None for void, and the bytes of each."""
+    """Draw a column of namespaces, None for void, and the bytes of each."""
     if type_ == TIME_WINDOW:
         return windows_column(windows), [struct.pack(">qq", *w) for w in windows]
     return (None if type_ == VOID else pa.nulls(len(windows))), [b"\0"] * len(windows)
@@ -57,7 +57,9 @@ ROWS = st.lists(st.tuples(st.integers(0, 127), MOMENTS, TEXTS, WINDOWS), max_siz
 
 @SETTINGS
 @given(ROWS, st.sampled_from([VOID, TIME_WINDOW, GLOBAL_WINDOW]), st.sampled_from([128, 4096]))
-def test_timers(rows: list[tuple[int, int, str, tuple[int, int]]], space: StateType, max_parallelism: int) -> None:
+def test_timers_are_encoded_and_decoded(
+    rows: list[tuple[int, int, str, tuple[int, int]]], space: StateType, max_parallelism: int
+) -> None:
     descriptor = timers_descriptor(EVENT_TIMERS, "w", space)
     schema = KeyedStateSchema(STRING, max_parallelism, (descriptor,))
     groups = np.array([row[0] for row in rows], np.int32)
@@ -96,7 +98,7 @@ def in_heap(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRo
 
 @SETTINGS
 @given(ROWS, st.sampled_from([TIME_WINDOW, GLOBAL_WINDOW]), st.booleans())
-def test_windowed_state_has_no_lengths_in_its_keys(
+def test_keys_of_windowed_state_contain_no_lengths(
     rows: list[tuple[int, int, str, tuple[int, int]]], space: StateType, in_map: bool
 ) -> None:
     kind, user_type = (StateKind.MAP, LONG) if in_map else (StateKind.LIST, None)
@@ -131,7 +133,7 @@ def test_headers_keep_windows_and_timers() -> None:
     assert decode_header(data, 128) == (schema, True, len(data))
 
 
-def test_types_of_windows_have_a_text() -> None:
+def test_types_of_windows_are_read_back_from_their_text() -> None:
     for type_ in (TIME_WINDOW, GLOBAL_WINDOW, MapOf(TIME_WINDOW, GLOBAL_WINDOW)):
         assert parse_type(str(type_)) == type_
 
@@ -148,7 +150,7 @@ def test_damaged_timers_are_refused(damaged: bytes) -> None:
         decode_values(descriptor, concat([from_list([b""]), from_list([b"x"])]))
 
 
-def test_names_of_timers_are_theirs() -> None:
+def test_names_of_timer_states_are_reserved() -> None:
     for name, kind in (("_timer_state/event_a", StateKind.VALUE), ("a", StateKind.TIMERS)):
         with pytest.raises(InvalidRequestError) as caught:
             StateDescriptor(name, kind, VOID)

@@ -7,7 +7,7 @@ from coverage import Coverage
 from tools.coverage_table import counted, measured, room, table
 
 
-def test_a_file_counts_for_its_room() -> None:
+def test_a_file_is_counted_in_its_room() -> None:
     rooms = {
         "src/statelib/wire/varint.py": "statelib/wire",
         "src/statelib/flows/restore/steps.py": "statelib/flows",
@@ -30,7 +30,7 @@ def test_lines_of_a_room_are_added_up() -> None:
     ]
 
 
-def test_lines_are_read_from_what_was_recorded(tmp_path) -> None:
+def test_the_lines_are_read_from_the_recorded_data(tmp_path) -> None:
     source = tmp_path / "statelib" / "wire" / "halves.py"
     source.parent.mkdir(parents=True)
     source.write_text('"""Halves."""\nx = 1\nif x > 2:\n    x = 3\n')

@@ -14,12 +14,12 @@ from statelib.extras import EXTRAS, extras_named, require, require_one_pyspark
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation without PySpark; that of a real one is tests/integration/test_wheel.py."""
+    """An installation without PySpark. A real one is tested in tests/integration/test_wheel.py."""
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "pyspark" else find_spec(name))
 
 
 @pytest.mark.usefixtures("without_spark")
-def test_a_missing_extra_is_named() -> None:
+def test_the_error_names_the_missing_extra() -> None:
     with pytest.raises(NotFoundError, match="needs the package pyspark") as required:
         require("quality", "spark")
     error = ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql")
@@ -34,18 +34,18 @@ def test_a_full_installation_lacks_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["a_module_of_the_user", "pyspark.no_such_part", "pandas_of_the_user"])
-def test_other_missing_modules_stay_what_they_are(name: str) -> None:
+def test_other_import_errors_are_raised_unchanged(name: str) -> None:
     with pytest.raises(ModuleNotFoundError), extras_named():
         import_module(name)
 
 
-def test_the_wheel_has_each_extra_and_one_of_all() -> None:
+def test_the_wheel_has_each_extra_and_the_extra_all() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert set(project["optional-dependencies"]) == {*EXTRAS, "all"}
 
 
 def add_metadata(site: Path, **versions: str) -> None:
-    """Write what ``pip install`` leaves behind about packages."""
+    """Write the metadata that ``pip install`` leaves for packages."""
     for name, version in versions.items():
         (site / f"{name}-{version}.dist-info").mkdir()
         text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"

@@ -23,12 +23,12 @@ def test_too_few_runs_and_violations_are_not_enough() -> None:
     assert (few.reached, broken.reached, broken.violations) == (False, False, 1)
 
 
-def test_other_units_are_shown_and_do_not_count() -> None:
+def test_figures_of_other_units_are_shown_but_not_counted() -> None:
     (row,) = [r for r in rows([line("G9", "settings", 2e6), line("G9", "worlds", 5, unit="states")]) if r.measured]
     assert (row.measured, row.reached, len(row.figures)) == (5, False, 2)
 
 
-def test_of_a_cost_the_largest_counts() -> None:
+def test_the_largest_figure_of_a_cost_counts() -> None:
     cost = rows([line("G11", "heap", 2.5, unit="%"), line("G11", "rocksdb", 3.1, unit="%")])[-1]
     assert (cost.measured, cost.reached) == (3.1, False)
     assert "| G11 | verification's share of a checkpoint's time | at most 3 % | 3.1 % | 0 | no |" in table([cost])

@@ -28,14 +28,14 @@ def killed(parent: Path) -> None:
     assert ended.returncode == -signal.SIGKILL
 
 
-def test_it_is_empty_and_gone_afterwards(tmp_path: Path) -> None:
+def test_a_scratch_directory_is_empty_and_removed_afterwards(tmp_path: Path) -> None:
     with scratch_directory(str(tmp_path), "a") as directory:
         assert list(Path(directory).iterdir()) == []
         (Path(directory) / "file").touch()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes_and_what_is_held_stays(tmp_path: Path) -> None:
+def test_directories_of_killed_processes_are_removed_and_locked_ones_kept(tmp_path: Path) -> None:
     (tmp_path / "statelib-else").mkdir()
     with scratch_directory(str(tmp_path), "held") as held:
         killed(tmp_path)
@@ -46,7 +46,7 @@ def test_what_a_killed_process_left_goes_and_what_is_held_stays(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("parent", "setting"), [("given", "STATELIB_WORK"), (None, "TMPDIR")])
-def test_a_place_that_cannot_be_written_to_is_named_with_its_setting(
+def test_the_error_names_an_unwritable_directory_and_its_setting(
     parent: str | None, setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = str(tmp_path / "nowhere")
@@ -79,7 +79,7 @@ def _on_a_full_disk(write: Callable[[Path], None], file: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [_written, _stored])
-def test_a_full_disk_is_no_raw_error(write: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_full_disk_is_a_typed_error(write: Callable[[Path], None], tmp_path: Path) -> None:
     with (
         pytest.raises(RetryableError, match="File too large") as caught,
         scratch_directory(str(tmp_path), "a") as place,
@@ -94,7 +94,7 @@ def test_a_full_disk_is_no_raw_error(write: Callable[[Path], None], tmp_path: Pa
     "error",
     [FileNotFoundError(errno.ENOENT, "gone", "/elsewhere"), OSError(errno.ENOSPC, "full", "/elsewhere"), KeyError("x")],
 )
-def test_errors_about_something_else_stay_what_they_are(error: Exception, tmp_path: Path) -> None:
+def test_other_errors_are_raised_unchanged(error: Exception, tmp_path: Path) -> None:
     with pytest.raises(type(error)) as caught, scratch_directory(str(tmp_path), "a"):
         raise error
     assert caught.value is error

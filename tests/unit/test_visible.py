@@ -21,7 +21,7 @@ from tests.support.hostile_strings import TERMINAL, hostile_text
         "[b]:skull:",
     ],
 )
-def test_what_people_write_stays(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert visible(text) == text
     assert json.loads(visible_json(json.dumps(text, ensure_ascii=False))) == text
 
@@ -37,12 +37,12 @@ def test_what_people_write_stays(text: str) -> None:
         ("\ud800", "\\ud800"),
     ],
 )
-def test_what_is_hidden_is_shown(text: str, shown: str) -> None:
+def test_hidden_characters_are_shown_as_escapes(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
 @given(hostile_text())
-def test_nothing_hidden_is_left_and_twice_is_once(text: str) -> None:
+def test_no_hidden_character_is_left_and_escaping_twice_changes_nothing(text: str) -> None:
     shown = visible(text)
     assert not any(map(is_hidden, shown))
     assert visible(shown) == shown
@@ -50,14 +50,14 @@ def test_nothing_hidden_is_left_and_twice_is_once(text: str) -> None:
 
 
 @given(hostile_text())
-def test_json_stays_exact(text: str) -> None:
+def test_escaped_json_has_the_same_value(text: str) -> None:
     document = visible_json(json.dumps({text: [text]}, indent=2, ensure_ascii=False))
     assert json.loads(document) == {text: [text]}
     assert not any(c != "\n" and is_hidden(c) for c in document)
 
 
 @pytest.mark.parametrize("text", [*TERMINAL, "![x](https://example.org/x.png)", "<img src=x>", "`code`", "a\n# b"])
-def test_markdown_of_a_name_is_one_line_without_links_elements_and_code(text: str) -> None:
+def test_a_name_in_markdown_is_one_line_without_links_elements_and_code(text: str) -> None:
     written = as_markdown(text)
     assert "\n" not in written
     bare = written.replace("\\\\", "")

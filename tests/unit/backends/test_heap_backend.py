@@ -14,7 +14,7 @@ from statelib.wire.ragged import from_list
 
 
 @pytest.mark.parametrize("asked", [1, 3, 10, 30])
-def test_lookups_agree_whichever_side_is_larger(asked: int) -> None:
+def test_lookups_give_the_same_result_whichever_side_is_larger(asked: int) -> None:
     keys = [f"{i:02d}".encode() for i in range(10)]
     table = empty_table(MEANS).appended([pa.array(keys, pa.large_binary())], [pa.array(np.arange(10.0))])
     wanted = [f"{(i * 7) % 30:02d}".encode() for i in range(asked)]
@@ -22,7 +22,7 @@ def test_lookups_agree_whichever_side_is_larger(asked: int) -> None:
     assert table.find(from_list(wanted)).tolist() == expected
 
 
-def test_a_write_leaves_the_table_it_replaced_as_it_was() -> None:
+def test_a_write_does_not_change_the_table_that_it_replaces() -> None:
     schema = sample_schema()
     backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
     put(backend, "means", ["a", "b"], [1.0, 2.0])
@@ -43,8 +43,9 @@ def test_a_stale_scan_does_not_overwrite_newer_statistics() -> None:
 
 
 @pytest.mark.parametrize("written", [1, 30, 300])
-def test_known_statistics_are_gone_on_with_where_little_changes(written: int) -> None:
-    """They are wrong by one entry here: what is counted anew is right, what is gone on with stays wrong by one."""
+def test_known_statistics_are_updated_if_little_changes_and_counted_anew_otherwise(written: int) -> None:
+    """The statistics are wrong by one entry here: if they are counted anew they become right, if they are updated
+    they stay wrong by one."""
     schema = sample_schema()
     backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
     fill(backend, 300)
@@ -61,7 +62,7 @@ def test_known_statistics_are_gone_on_with_where_little_changes(written: int) ->
     assert wrong.digests.tolist() == right.digests.tolist()
 
 
-def test_known_statistics_follow_writes_of_every_kind_of_state() -> None:
+def test_known_statistics_are_updated_by_writes_to_every_kind_of_state() -> None:
     schema = sample_schema()
     backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
     fill(backend, 200)

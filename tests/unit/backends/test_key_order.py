@@ -17,20 +17,20 @@ LONG = st.lists(st.binary(max_size=6).map(lambda tail: b"k" * 66 + tail))
 
 
 @given(rows=SHORT | ALIKE | FIXED | NUMBERS | LONG)
-def test_the_order_is_that_of_bytes_and_stable(rows: list[bytes]) -> None:
+def test_rows_are_ordered_by_their_bytes_and_equal_rows_keep_their_order(rows: list[bytes]) -> None:
     expected = sorted(range(len(rows)), key=lambda i: rows[i])
     assert byte_order(from_list(rows)).tolist() == expected
 
 
 @given(rows=SHORT | ALIKE | FIXED | NUMBERS | LONG)
-def test_the_quick_order_is_the_same_where_there_is_one(rows: list[bytes]) -> None:
+def test_the_quick_order_equals_the_byte_order(rows: list[bytes]) -> None:
     rows = list(dict.fromkeys(rows))
     order = quick_order(from_list(rows))
     if order is not None:
         assert order.tolist() == byte_order(from_list(rows)).tolist() != list(range(len(rows)))
 
 
-def test_numbers_have_a_quick_order_unless_they_are_in_order() -> None:
+def test_only_numbers_that_are_not_yet_in_order_have_a_quick_order() -> None:
     rows = [n.to_bytes(8, "big") for n in (3, 1, 2)]
     order = quick_order(from_list(rows))
     assert order is not None
@@ -44,7 +44,7 @@ def test_numbers_have_a_quick_order_unless_they_are_in_order() -> None:
     ordered=st.tuples(st.booleans(), st.booleans()),
     start=st.integers(0, 3),
 )
-def test_keys_are_found_where_they_are(
+def test_lookup_returns_the_row_number_of_each_key(
     sides: tuple[list[bytes], list[bytes]], ordered: tuple[bool, bool], start: int
 ) -> None:
     held, keys = (
@@ -56,7 +56,7 @@ def test_keys_are_found_where_they_are(
 
 
 @pytest.mark.parametrize("start", [0, 1, 3])
-def test_a_slice_is_ordered_by_its_own_rows(start: int) -> None:
+def test_the_order_of_a_slice_uses_only_the_rows_of_the_slice(start: int) -> None:
     rows = [b"zz", b"b", b"", b"a", b"a\x00", b"c" * 9]
     assert byte_order(from_list(rows).slice(start, 6)).tolist() == sorted(
         range(6 - start), key=lambda i: rows[start + i]

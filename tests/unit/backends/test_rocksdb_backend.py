@@ -28,7 +28,7 @@ def backend(tmp_path: Path) -> RocksDBKeyedStateBackend:
     return backend
 
 
-def test_a_directory_with_content_is_not_taken(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(InvalidRequestError) as caught:
         RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA.max_parallelism), str(tmp_path), UID)
@@ -36,7 +36,7 @@ def test_a_directory_with_content_is_not_taken(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["precious"]
 
 
-def test_files_that_rocksdb_removes_meanwhile_are_no_error(
+def test_closing_succeeds_although_rocksdb_removes_files_meanwhile(
     backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RocksDB may remove the inputs of a finished compaction after the database was closed. This happened once on a
@@ -53,7 +53,9 @@ def test_files_that_rocksdb_removes_meanwhile_are_no_error(
     assert not Path(backend.directory).exists()
 
 
-def test_what_cannot_be_removed_is_told(backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_remove_the_directory_is_raised(
+    backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(name: str, *, dir_fd: int | None = None) -> None:
         raise PermissionError(name)
 
@@ -62,7 +64,7 @@ def test_what_cannot_be_removed_is_told(backend: RocksDBKeyedStateBackend, monke
         backend.close()
 
 
-def test_a_native_checkpoint_holds_rocksdbs_files_and_nothing_else(backend: RocksDBKeyedStateBackend) -> None:
+def test_a_native_checkpoint_contains_only_files_of_rocksdb(backend: RocksDBKeyedStateBackend) -> None:
     checkpoint = backend.checkpoint(ONE)
     names = [name for name, _ in checkpoint.files]
     assert all(FILE_NAME.fullmatch(name) for name in names)
@@ -73,9 +75,7 @@ def test_a_native_checkpoint_holds_rocksdbs_files_and_nothing_else(backend: Rock
     backend.close()
 
 
-def test_a_native_checkpoint_can_be_read_after_the_backend_moved_on(
-    backend: RocksDBKeyedStateBackend, tmp_path: Path
-) -> None:
+def test_a_native_checkpoint_can_be_read_after_later_writes(backend: RocksDBKeyedStateBackend, tmp_path: Path) -> None:
     before = entries(backend, "means")
     checkpoint = backend.checkpoint(ONE)
     put(backend, "means", ["key-1", "new"], [None, 1.0])
@@ -116,7 +116,7 @@ def test_the_directory_stays_until_the_last_checkpoint_is_released(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_an_earlier_try_left_is_replaced(backend: RocksDBKeyedStateBackend) -> None:
+def test_files_of_an_earlier_try_are_replaced(backend: RocksDBKeyedStateBackend) -> None:
     left = Path(backend.directory) / "chk-1"
     left.mkdir()
     (left / "000999.sst").write_bytes(b"junk")
@@ -126,7 +126,7 @@ def test_what_an_earlier_try_left_is_replaced(backend: RocksDBKeyedStateBackend)
     backend.close()
 
 
-def test_a_checkpoint_that_fails_gives_the_database_back(backend: RocksDBKeyedStateBackend, tmp_path: Path) -> None:
+def test_a_failed_checkpoint_releases_the_database(backend: RocksDBKeyedStateBackend, tmp_path: Path) -> None:
     (Path(backend.directory) / "chk-1").write_text("a file where the directory should be")
     with pytest.raises(CorruptStateError):
         backend.checkpoint(ONE)
@@ -134,19 +134,19 @@ def test_a_checkpoint_that_fails_gives_the_database_back(backend: RocksDBKeyedSt
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_checkpoint_of_a_closed_backend(backend: RocksDBKeyedStateBackend) -> None:
+def test_a_closed_backend_takes_no_checkpoint(backend: RocksDBKeyedStateBackend) -> None:
     backend.close()
     with pytest.raises(InvalidRequestError) as caught:
         backend.checkpoint(ONE)
     assert caught.value.kind == "backend-closed"
 
 
-def test_a_damaged_block_is_an_error_and_not_a_short_scan(backend: RocksDBKeyedStateBackend) -> None:
+def test_a_scan_of_a_damaged_block_raises_an_error_instead_of_ending_early(backend: RocksDBKeyedStateBackend) -> None:
     checkpoint = backend.checkpoint(ONE)
     damaged = next(Path(path) for name, path in checkpoint.files if name.endswith(".sst"))
     data = bytearray(damaged.read_bytes())
     data[20] ^= 1
-    damaged.unlink()  # it is a hard link: the live database keeps the good file
+    damaged.unlink()  # The file is a hard link, so the live database keeps the good file.
     damaged.write_bytes(data)
     with pytest.raises(CorruptStateError, match="chk-1") as caught:
         for _ in scan_stored(str(checkpoint.directory), STATES, None, 128):
@@ -156,7 +156,7 @@ def test_a_damaged_block_is_an_error_and_not_a_short_scan(backend: RocksDBKeyedS
     backend.close()
 
 
-def test_opening_what_is_no_database_removes_it(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_database_is_removed_when_opening_fails(tmp_path: Path) -> None:
     directory = tmp_path / "backend"
     database_directory(str(directory)).mkdir(parents=True)
     (database_directory(str(directory)) / "CURRENT").write_text("MANIFEST-000001\n")
@@ -176,11 +176,13 @@ def test_opening_what_is_no_database_removes_it(tmp_path: Path) -> None:
         (KeyGroupRange(7, 6), 128, (b"\x07", b"\x07")),
     ],
 )
-def test_key_group_bounds(key_groups: KeyGroupRange, max_parallelism: int, bounds: tuple[bytes, bytes]) -> None:
+def test_the_bounds_of_key_groups_are_the_prefixes_of_their_keys(
+    key_groups: KeyGroupRange, max_parallelism: int, bounds: tuple[bytes, bytes]
+) -> None:
     assert key_group_bounds(key_groups, max_parallelism) == bounds
 
 
-def test_leases_dispose_once_when_all_are_back() -> None:
+def test_the_resource_is_disposed_once_after_the_last_lease_is_released() -> None:
     disposed: list[str] = []
     leases = Leases(lambda: disposed.append("now"))
     leases.take()

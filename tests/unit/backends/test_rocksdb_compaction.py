@@ -27,7 +27,7 @@ def backend(tmp_path: Path) -> Iterator[RocksDBKeyedStateBackend]:
 
 
 def flush(backend: RocksDBKeyedStateBackend, number: int, keys: int = 3) -> None:
-    """A table of ``keys`` keys of the state ``means``."""
+    """Flush one table with ``keys`` keys of the state ``means``."""
     put(backend, "means", [f"key-{number}-{key}" for key in range(keys)], [float(number)] * keys)
     backend._families["means"].flush()
 
@@ -42,7 +42,7 @@ def freeze(backend: RocksDBKeyedStateBackend, number: int = 1) -> None:
     backend.checkpoint(CheckpointId(number)).release()
 
 
-def test_nothing_is_compacted_meanwhile(backend: RocksDBKeyedStateBackend) -> None:
+def test_nothing_is_compacted_between_checkpoints(backend: RocksDBKeyedStateBackend) -> None:
     for number in range(MANY + FEW):
         flush(backend, number)
     time.sleep(0.5)
@@ -50,7 +50,7 @@ def test_nothing_is_compacted_meanwhile(backend: RocksDBKeyedStateBackend) -> No
 
 
 @pytest.mark.parametrize(("flushed", "left"), [(FEW - 1, (FEW - 1, 0)), (FEW, (0, 1)), (MANY, (0, 1))])
-def test_a_few_tables_are_merged_where_there_is_little_else(
+def test_a_few_tables_are_merged_if_the_rest_of_the_state_is_small(
     backend: RocksDBKeyedStateBackend, flushed: int, left: tuple[int, int]
 ) -> None:
     for number in range(flushed):
@@ -61,7 +61,7 @@ def test_a_few_tables_are_merged_where_there_is_little_else(
     assert all_entries(backend) == before
 
 
-def test_small_tables_beside_a_large_one_wait_until_they_are_many(backend: RocksDBKeyedStateBackend) -> None:
+def test_small_tables_beside_a_large_one_are_merged_only_if_there_are_many(backend: RocksDBKeyedStateBackend) -> None:
     for number in range(FEW):
         flush(backend, number, 5_000)
     freeze(backend)
@@ -77,7 +77,7 @@ def test_small_tables_beside_a_large_one_wait_until_they_are_many(backend: Rocks
     assert tables(backend)[0] == FEW + MANY + 1, "what was begun is over: nothing is compacted meanwhile again"
 
 
-def test_two_large_tables_are_merged_with_what_is_in_memory(
+def test_two_large_tables_are_merged_together_with_the_entries_in_memory(
     backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "LARGE_BYTES", 100_000)
@@ -87,7 +87,9 @@ def test_two_large_tables_are_merged_with_what_is_in_memory(
         assert tables(backend) == left, "half of the rest waits; as much as the rest does not"
 
 
-def test_what_is_merged_is_told(backend: RocksDBKeyedStateBackend, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_merge_is_logged_with_the_number_of_tables(
+    backend: RocksDBKeyedStateBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "statelib.backends.rocksdb.compaction")
     freeze(backend)
     assert caplog.records == []
@@ -99,7 +101,7 @@ def test_what_is_merged_is_told(backend: RocksDBKeyedStateBackend, caplog: pytes
     assert last.endswith("{'means': 0}")
 
 
-def test_a_damaged_table_ends_the_wait_and_is_told(backend: RocksDBKeyedStateBackend) -> None:
+def test_a_damaged_table_ends_the_merge_with_an_error(backend: RocksDBKeyedStateBackend) -> None:
     for number in range(FEW):
         flush(backend, number, 2_000)
     victim = max(Path(backend.directory).glob("db/*.sst"))

@@ -16,7 +16,7 @@ from statelib.testing.keyed_samples import fill, sample_schema
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may grow beyond 500 bytes."""
+    """Limit the size of every file to 500 bytes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
     try:
@@ -25,7 +25,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_checkpoint_that_fails_leaves_no_temporary_directory_and_can_be_closed(tmp_path: Path) -> None:
+def test_a_failed_checkpoint_leaves_no_temporary_directory_and_the_backend_can_be_closed(tmp_path: Path) -> None:
     backend = RocksDBKeyedStateBackend(sample_schema(), KeyGroupRange(0, 127), str(tmp_path / "backend"), "uid")
     fill(backend)
     with full_disk():
@@ -36,7 +36,7 @@ def test_a_checkpoint_that_fails_leaves_no_temporary_directory_and_can_be_closed
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_in_the_way_of_a_checkpoint_leaves_no_temporary_directory(tmp_path: Path) -> None:
+def test_a_file_at_the_path_of_a_checkpoint_leaves_no_temporary_directory(tmp_path: Path) -> None:
     backend = RocksDBKeyedStateBackend(sample_schema(), KeyGroupRange(0, 127), str(tmp_path / "backend"), "uid")
     fill(backend)
     (tmp_path / "backend" / "chk-1").write_bytes(b"")

@@ -60,7 +60,7 @@ OTHERS: dict[str, Change] = {
 
 
 def formed(directory: Path, change: Change) -> Rdict:
-    """A database with families ``a`` and ``b`` whose tables are written so."""
+    """Return a database with the families ``a`` and ``b`` whose tables are written with these options."""
     options, table = family_options(), BlockBasedOptions()
     table.set_block_size(512)
     table.set_format_version(5)
@@ -83,7 +83,7 @@ def put(db: Rdict, entries: dict[bytes, bytes], deleted: list[bytes] | None = No
 
 
 def some(chance: random.Random, count: int) -> dict[bytes, bytes]:
-    """Entries of a state: keys of one length or of many, values of every size."""
+    """Return entries of a state: keys of one length or of many, values of every size."""
     if chance.random() < 0.5:
         keys = [b"\x01" + chance.randrange(3 * count).to_bytes(8, "big") for _ in range(count)]
     else:
@@ -108,7 +108,7 @@ def compared(db: Rdict, directory: Path, first: bytes = b"", stop: bytes | None 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_that_is_read(tmp_path: Path, form: str) -> None:
+def test_both_readers_give_the_same_entries_for_each_supported_table_format(tmp_path: Path, form: str) -> None:
     db = formed(tmp_path / "db", FORMS[form])
     family = db.get_column_family("a")
     for seed in range(3):
@@ -118,7 +118,7 @@ def test_every_form_that_is_read(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", OTHERS)
-def test_other_forms_are_left_to_rocksdb(tmp_path: Path, form: str) -> None:
+def test_other_table_formats_are_left_to_rocksdb(tmp_path: Path, form: str) -> None:
     db = formed(tmp_path / "db", OTHERS[form])
     put(db, some(random.Random(1), 700))
     family = db.get_column_family("a")
@@ -127,7 +127,9 @@ def test_other_forms_are_left_to_rocksdb(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_versions_and_deletions_in_many_tables(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_readers_agree_on_versions_and_deletions_in_many_tables(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(table_scan, "CHUNK_BYTES", chance.choice([1, 3000, 512 * 1024]))
     db = formed(tmp_path / "db", FORMS["as statelib writes"])
@@ -138,7 +140,7 @@ def test_versions_and_deletions_in_many_tables(tmp_path: Path, seed: int, monkey
         family.flush()
         keys += new
         if chance.random() < 0.5:
-            snapshots.append(db.snapshot())  # older versions of a key stay, in one table
+            snapshots.append(db.snapshot())  # A snapshot keeps older versions of a key in the table.
         if chance.random() < 0.4:
             family.compact_range(None, None)
     db.get_column_family("b")[b"\x01other"] = b"state"
@@ -149,7 +151,7 @@ def test_versions_and_deletions_in_many_tables(tmp_path: Path, seed: int, monkey
     compared(db, tmp_path / "db", low)
 
 
-def test_what_is_in_memory_or_deleted_by_range_is_left_to_rocksdb(tmp_path: Path) -> None:
+def test_entries_in_memory_and_range_deletions_are_left_to_rocksdb(tmp_path: Path) -> None:
     directory = str(tmp_path / "db")
     db = open_writable(directory, ["a", "b"], create=True)
     family = db.get_column_family("a")
@@ -164,7 +166,7 @@ def test_what_is_in_memory_or_deleted_by_range_is_left_to_rocksdb(tmp_path: Path
 
 
 def test_ingested_tables_are_left_to_rocksdb(tmp_path: Path) -> None:
-    """Their sequence number stands in RocksDB's MANIFEST alone."""
+    """The sequence number of an ingested table is only in RocksDB's MANIFEST."""
     directory = str(tmp_path / "db")
     db = open_writable(directory, ["a", "b"], create=True)
     writer = SstFileWriter(options=family_options())
@@ -177,7 +179,7 @@ def test_ingested_tables_are_left_to_rocksdb(tmp_path: Path) -> None:
     assert tables_of(db, family, "a", directory) is None
 
 
-def test_a_scan_outlives_the_tables_it_reads(tmp_path: Path) -> None:
+def test_a_scan_can_be_read_after_its_tables_were_removed(tmp_path: Path) -> None:
     db = formed(tmp_path / "db", FORMS["as statelib writes"])
     family = db.get_column_family("a")
     put(db, some(random.Random(1), 900))
@@ -197,7 +199,7 @@ def test_a_scan_outlives_the_tables_it_reads(tmp_path: Path) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> bytes:
-    """A small one."""
+    """Return the bytes of a small table."""
     db = formed(tmp_path / "db", FORMS["as statelib writes"])
     put(db, some(random.Random(4), 30))
     db.get_column_family("a").flush()
@@ -218,8 +220,9 @@ def outcome(data: bytes) -> Entries | str:
         return f"{error.kind}: {error}"
 
 
-def test_every_flipped_bit_is_found(table: bytes) -> None:
-    """All but those of filters, which are not read, and those that make it a table for RocksDB to read."""
+def test_every_flipped_bit_of_a_table_is_detected(table: bytes) -> None:
+    """The exceptions are bits of filters, which are not read, and bits after whose change the table is left to
+    RocksDB."""
     whole, result = outcome(table), opened(table)
     assert len(whole) > 20
     assert result is not None
@@ -232,7 +235,7 @@ def test_every_flipped_bit_is_found(table: bytes) -> None:
     assert outcomes.count("left") <= 13, "magic, version and kind of checksum"
 
 
-def test_every_truncation_is_found(table: bytes) -> None:
+def test_every_truncation_of_a_table_is_detected(table: bytes) -> None:
     for length in range(len(table)):
         result = outcome(table[:length])
         assert isinstance(result, str)

@@ -39,7 +39,7 @@ def backend_of(key_type: StateType) -> WrittenKeys:
 
 
 def write(backend: WrittenKeys, state: str, keys: pa.Array) -> None:
-    """One entry per key, with a user key, a namespace or a moment where the state has one."""
+    """Write one entry per key, with a user key, a namespace or a timestamp if the state has one."""
     descriptor, rows = backend.schema.state(state), pa.array(range(len(keys)), pa.int64())
     texts = rows.cast(pa.string())
     timers = descriptor.kind is StateKind.TIMERS
@@ -61,7 +61,7 @@ WRITES = st.lists(st.tuples(st.sampled_from(STATES), st.sets(st.integers(-5, 60)
 
 @pytest.mark.parametrize("pending_bytes", [0, 1 << 30], ids=["merged at once", "merged at the end"])
 @pytest.mark.parametrize("key_type", [LONG, STRING, Tuple((STRING, LONG))], ids=str)
-def test_distinct_keys_are_those_of_a_set(
+def test_the_number_of_changed_keys_is_that_of_a_set_of_keys(
     key_type: StateType, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(written_keys, "_PENDING_BYTES", pending_bytes)
@@ -84,7 +84,7 @@ def keys_of(key_type: StateType, numbers: list[int]) -> pa.Array:
     return texts if key_type == STRING else pa.StructArray.from_arrays([texts, longs], ["f0", "f1"])
 
 
-def test_reads_and_loads_are_no_writes() -> None:
+def test_reading_and_loading_do_not_count_as_writes() -> None:
     source, target = backend_of(STRING), backend_of(STRING)
     write(source, "total", keys_of(STRING, [1, 2]))
     for rows in source.scan("total"):
@@ -104,7 +104,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(NAMES), ENTRIES, st.booleans()), max_
 
 
 def descriptor_of(name: str) -> StateDescriptor:
-    """The state ``timed`` is a list: an empty one removes its key."""
+    """Return the descriptor of a state. The state ``timed`` is a list: an empty list removes its key."""
     kinds = {"per_item": StateKind.MAP, "timed": StateKind.LIST, "_timer_state/event_t": StateKind.TIMERS}
     kind = kinds.get(name, StateKind.VALUE)
     user_key = STRING if kind is StateKind.MAP else None
@@ -113,7 +113,7 @@ def descriptor_of(name: str) -> StateDescriptor:
 
 
 def change(backend: KeyedStateBackend, state: str, entries: set[tuple[int, int]], *, remove: bool) -> None:
-    """Put or remove entries of a state; of one without namespaces and user keys, only the key counts."""
+    """Put or remove entries of a state. In a state without namespaces and user keys, only the key counts."""
     descriptor = backend.schema.state(state)
     wanted = sorted(
         entries
@@ -148,7 +148,7 @@ def after(model: Entries, state: str, entries: set[tuple[int, int]], *, remove: 
 @pytest.mark.parametrize("scanned_per_key", [0, 2], ids=["each key looked up", "scanned where that is cheaper"])
 @pytest.mark.parametrize("pending_bytes", [0, 1 << 30], ids=["merged at once", "merged at the end"])
 @pytest.mark.parametrize("kind", ["heap", "rocksdb"])
-def test_keys_are_those_of_a_dict_of_sets(
+def test_the_counted_keys_are_those_of_a_model_in_plain_python(
     kind: str, pending_bytes: int, scanned_per_key: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(written_keys, "_PENDING_BYTES", pending_bytes)
@@ -188,7 +188,7 @@ def test_keys_are_those_of_a_dict_of_sets(
     hold()
 
 
-def test_what_is_not_known_before_is_not_known_after() -> None:
+def test_the_number_of_keys_is_unknown_after_a_run_if_it_was_unknown_before() -> None:
     backend = backend_of(STRING)
     write(backend, "total", keys_of(STRING, [1, 2]))
     assert backend.keys_after(None) is None

@@ -35,7 +35,7 @@ def test_the_migrations_make_the_tables_that_the_code_uses(tmp_path: Path):
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
 
 
-def test_the_newest_migration_is_the_one_the_code_asks_for():
+def test_the_newest_migration_is_the_one_that_the_code_requires():
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     assert ScriptDirectory.from_config(config).get_heads() == [REVISION]
@@ -52,7 +52,7 @@ def test_a_catalog_that_was_never_migrated_is_refused_by_name(tmp_path: Path):
 
 
 @pytest.mark.parametrize("revision", ["9999", "0006"], ids=["newer", "before the first release"])
-def test_a_catalog_of_another_statelib_is_left_alone(tmp_path: Path, revision: str):
+def test_a_catalog_of_an_unknown_version_is_refused(tmp_path: Path, revision: str):
     url, catalog = made(tmp_path)
     catalog.migrate()
     with create_engine(url).begin() as connection:
@@ -63,7 +63,7 @@ def test_a_catalog_of_another_statelib_is_left_alone(tmp_path: Path, revision: s
         assert refusal.value.kind == "catalog-schema-unknown"
 
 
-def test_migrating_what_is_current_does_not_load_alembic(tmp_path: Path):
+def test_opening_a_current_catalog_does_not_load_alembic(tmp_path: Path):
     url, catalog = made(tmp_path)
     catalog.migrate()
     code = (
@@ -74,7 +74,7 @@ def test_migrating_what_is_current_does_not_load_alembic(tmp_path: Path):
     subprocess.run([sys.executable, "-c", code, url], check=True, cwd=Path(statelib.catalog.__file__).parents[2])
 
 
-def test_sqlite_waits_syncs_and_keeps_its_references(tmp_path: Path):
+def test_sqlite_waits_for_locks_syncs_fully_and_enforces_foreign_keys(tmp_path: Path):
     from statelib.catalog.engine import open_engine, transaction
 
     url, _ = made(tmp_path)
@@ -117,7 +117,7 @@ def test_a_password_in_a_query_is_not_shown():
     assert "hunter2" not in "".join(format_exception(refusal.value))
 
 
-def test_a_database_that_cannot_be_reached_is_worth_a_retry(tmp_path: Path):
+def test_a_database_that_cannot_be_reached_is_a_retryable_error(tmp_path: Path):
     catalog = Catalog(f"sqlite:///{tmp_path}/no/such/directory/catalog.db", lambda: 0)
     with pytest.raises(RetryableError, match="unable to open") as refusal:
         catalog.head(PIPE)

@@ -16,12 +16,14 @@ from statelib.errors import InvalidRequestError
         ("/a=../b", "/a", "../b"),
     ],
 )
-def test_the_equals_sign_before_a_place_counts(text: str, old: str, new: str) -> None:
+def test_old_and_new_path_are_divided_at_the_equals_sign_before_an_absolute_place(
+    text: str, old: str, new: str
+) -> None:
     assert moves_of([text, text]) == {old: new}
 
 
 @pytest.mark.parametrize("texts", [["/a"], ["=/b"], ["/a="], ["/a=/b=/c"], ["/a=b=c"], ["/a=/b", "/a=/c"]])
-def test_what_can_be_read_in_two_ways_is_refused(texts: list[str]) -> None:
+def test_an_ambiguous_relocation_is_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         moves_of(texts)
     assert caught.value.kind == "bad-relocation"

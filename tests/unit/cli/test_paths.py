@@ -13,19 +13,19 @@ from statelib.model.amounts import amount, keys_and_entries, number_of
 
 
 @pytest.mark.parametrize("text", ["s3://bucket/out", "gs://b/x", "abfss://c@a/x", "s3:/bucket"])
-def test_a_uri_is_no_path_of_this_machine(text: str) -> None:
+def test_a_uri_of_another_scheme_is_refused_as_a_local_path(text: str) -> None:
     with pytest.raises(InvalidRequestError, match=f"--output {text}: expected a path on this machine") as refusal:
         local_file(text, "--output")
     assert refusal.value.kind == "not-a-local-path"
 
 
-def test_paths_and_file_uris_are(tmp_path: Path) -> None:
+def test_paths_and_file_uris_are_local_paths(tmp_path: Path) -> None:
     assert local_file("out/a b", "-o") == Path("out/a b")
     assert local_file("day:1", "-o") == Path("day:1")
     assert local_file(f"file://{tmp_path}/x", "-o") == tmp_path / "x"
 
 
-def test_a_mistyped_path_is_told_both_readings() -> None:
+def test_the_error_for_a_mistyped_path_names_both_possible_meanings() -> None:
     with (
         pytest.raises(NotFoundError, match=r"chk/1: as a path, there is no /.*chk/1; as <pipeline>/<id>, not there"),
         explained_as_id("chk/1"),
@@ -33,13 +33,13 @@ def test_a_mistyped_path_is_told_both_readings() -> None:
         raise NotFoundError("not there", kind="no-checkpoint")
 
 
-def test_bootstrap_needs_a_target_only_to_write(tmp_path: Path) -> None:
+def test_bootstrap_needs_a_target_only_if_it_writes(tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     result = CliRunner().invoke(app, ["bootstrap", str(missing), "--check", "--json"])
     assert json.loads(result.stdout)["error"] != "no-target"
 
 
-def test_one_is_singular() -> None:
+def test_the_noun_after_one_is_singular() -> None:
     assert [amount(n, "entry") for n in (0, 1, 2039)] == ["0 entries", "1 entry", "2,039 entries"]
     assert [number_of(n, "key") for n in (1, 2039)] == ["1 key", "2039 keys"]
     assert [keys_and_entries(n, 1) for n in (1, None)] == ["1 key, 1 entry", "1 entry"]

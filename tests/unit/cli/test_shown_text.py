@@ -27,7 +27,7 @@ OWN = "\n"
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> StringIO:
-    """Both streams, as a pipe sees them."""
+    """Return what a pipe receives from both output streams."""
     return _screen(monkeypatch)
 
 
@@ -80,27 +80,29 @@ WAYS = [_line, _note, _fields, _table, _error, _damage, _tree, _working]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("text", ANY)
-def test_nothing_hidden_reaches_the_terminal(way: Callable[[str], None], text: str, screen: StringIO) -> None:
+def test_no_hidden_character_reaches_the_terminal(way: Callable[[str], None], text: str, screen: StringIO) -> None:
     way(text)
     assert [c for c in screen.getvalue() if c != OWN and is_hidden(c)] == []
 
 
 @pytest.mark.parametrize("way", [_line, _note])
 @pytest.mark.parametrize("text", ANY)
-def test_a_line_is_one_line_with_the_text_as_it_is(way: Callable[[str], None], text: str, screen: StringIO) -> None:
+def test_a_printed_line_is_one_line_with_the_visible_text(
+    way: Callable[[str], None], text: str, screen: StringIO
+) -> None:
     way(text)
     assert screen.getvalue() == visible(text) + "\n"
 
 
 @pytest.mark.parametrize("text", TERMINAL)
-def test_a_cell_is_one_line(text: str, screen: StringIO) -> None:
+def test_a_table_cell_is_one_line(text: str, screen: StringIO) -> None:
     show([TextTable("title", [TableColumn("a"), TableColumn("b")], [[text, "end"]])])
     (row,) = [shown for shown in screen.getvalue().splitlines() if shown.endswith("end")]
     assert row.startswith(visible(text))
 
 
 @given(st.dictionaries(hostile_text(), hostile_text(), max_size=4))
-def test_json_is_exact_and_hides_nothing(values: dict[str, str]) -> None:
+def test_json_output_is_exact_and_contains_no_hidden_character(values: dict[str, str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         seen = StringIO()
         patch.setattr("sys.stdout", seen)
@@ -109,7 +111,7 @@ def test_json_is_exact_and_hides_nothing(values: dict[str, str]) -> None:
     assert [c for c in seen.getvalue() if c != OWN and is_hidden(c)] == []
 
 
-def test_styles_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_cannot_set_a_style_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = StringIO()
     console = SafeConsole(file=seen, force_terminal=True, color_system="standard", highlight=False, emoji=False)
     console.print("[bold]\x1b[31m[/]")
@@ -119,7 +121,7 @@ def test_styles_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
 PRINTING = ("print", "typer.echo", "typer.secho", "Console", "rich.print", "sys.stdout.write", "sys.stderr.write")
 
 
-def test_commands_print_through_the_presenter_only() -> None:
+def test_commands_print_only_through_the_presenter() -> None:
     """The blocks are printed in one file; ``export`` writes its lines itself."""
     rooms = Path(statelib.cli.__file__).parent
     results = []

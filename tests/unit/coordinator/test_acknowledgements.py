@@ -28,7 +28,7 @@ def reports() -> list[SubtaskReport]:
 
 
 def check_acknowledgements(bad: list[SubtaskReport], parallelism: int, groups: int) -> None:
-    """All of them, in that order, and then the whole."""
+    """Check each acknowledgement in this order, and then all of them together."""
     pending = PendingCheckpoint(parallelism, groups)
     for each in bad:
         pending, _ = pending.acknowledge(each)
@@ -41,25 +41,25 @@ def refused(bad: list[SubtaskReport]) -> CorruptStateError:
     return refusal.value
 
 
-def test_a_whole_set_in_any_order_is_accepted():
+def test_a_complete_set_is_accepted_in_any_order():
     check_acknowledgements(reports()[::-1], PARALLELISM, GROUPS)
     check_acknowledgements([report(i, GROUPS) for i in range(GROUPS)], GROUPS, GROUPS)
 
 
-def test_missing_subtasks_are_named():
+def test_the_error_names_missing_subtasks():
     error = refused([report(1)])
     assert error.kind == "missing-acknowledgement"
     assert "subtasks 0, 2: expected 3, found 1" in error.message
     assert refused([]).kind == "missing-acknowledgement"
 
 
-def test_a_bad_parallelism_is_the_callers_fault():
+def test_a_bad_parallelism_is_an_invalid_request():
     with pytest.raises(InvalidRequestError):
         check_acknowledgements([], 11, GROUPS)
 
 
 def shifted(report: SubtaskReport, part: str) -> SubtaskReport:
-    """The report with one part that covers one key group less."""
+    """Return the report with one part that covers one key group less."""
     less = KeyGroupRange(report.key_group_range.start, report.key_group_range.end - 1)
     if part == "handle":
         return replace(report, keyed=replace(report.keyed, key_group_range=less))
@@ -97,6 +97,6 @@ def test_entries_without_a_handle_are_refused():
     check_acknowledgements([report(0), empty, report(2)], PARALLELISM, GROUPS)
 
 
-def test_lost_events_are_counted():
+def test_lost_events_are_an_error_with_their_number():
     error = refused([report(0), report(1), replace(report(2), events=EventCounts(6, 4, 1))])
     assert (error.kind, "subtask 2 read 6 events" in error.message) == ("events-lost", True)

@@ -4,7 +4,7 @@ from statelib.coordinator.checkpoint_lifecycle import COMMITTED, TRANSITIONS, Ch
 from statelib.model.record import CheckpointState
 
 
-def test_only_the_gate_or_a_person_completes_and_nothing_uncompletes():
+def test_only_the_gate_or_a_person_completes_a_checkpoint_and_no_event_reverts_it():
     completing = {
         (CheckpointState.PENDING, CheckpointEvent.GATE_PASSED),
         (CheckpointState.QUARANTINED, CheckpointEvent.RELEASED),
@@ -13,7 +13,7 @@ def test_only_the_gate_or_a_person_completes_and_nothing_uncompletes():
     assert all(target in COMMITTED for (state, _), target in TRANSITIONS.items() if state in COMMITTED)
 
 
-def test_bytes_are_removed_only_where_files_are_recorded():
+def test_only_states_with_recorded_files_lead_to_deletion():
     sources = {state for (state, _), target in TRANSITIONS.items() if target is CheckpointState.DELETING}
     assert sources == {CheckpointState.COMPLETED, CheckpointState.QUARANTINED}, "giving up deletes nothing"
     assert before(CheckpointEvent.DISCARDED) == (CheckpointState.DELETING,)
@@ -28,7 +28,7 @@ def test_aborted_and_deleted_are_final():
     }
 
 
-def test_before_and_after_are_the_two_sides_of_the_table():
+def test_before_and_after_return_the_two_sides_of_the_transition_table():
     assert before(CheckpointEvent.GATE_PASSED) == (CheckpointState.PENDING,)
     assert after(CheckpointEvent.GATE_PASSED) is CheckpointState.COMPLETED
     assert after(CheckpointEvent.SUPERSEDED) is CheckpointState.ABORTED

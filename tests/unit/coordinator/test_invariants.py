@@ -25,7 +25,7 @@ HEAD = PipelineHead(NAME, Epoch(3), 0, CheckpointId(2), None)
 GOOD = [record(1, None), record(2, 1), record(3, 2, CheckpointState.PENDING)]
 
 
-def test_coverage_counts_ranges_per_key_group():
+def test_coverage_is_the_number_of_ranges_per_key_group():
     assert key_group_coverage([KeyGroupRange(0, 1), KeyGroupRange(1, 2)], 4) == [1, 2, 1, 0]
     assert key_group_coverage([], 2) == [0, 0]
     assert key_group_coverage([KeyGroupRange(2, 9), KeyGroupRange(7, 9), KeyGroupRange(1, 0)], 4) == [0, 0, 1, 1]
@@ -43,7 +43,7 @@ def test_coverage_counts_ranges_per_key_group():
         ([], False),
     ],
 )
-def test_covers_exactly_once(ranges: list[KeyGroupRange], whole: bool):
+def test_ranges_must_cover_each_key_group_exactly_once(ranges: list[KeyGroupRange], whole: bool):
     assert covers_exactly_once(ranges, 4) is whole
 
 
@@ -68,5 +68,5 @@ def test_a_good_history_has_no_violations():
         (HEAD, [replace(GOOD[0], generation=1), *GOOD[1:]], "ahead of its pipeline"),
     ],
 )
-def test_each_violation_is_found(head: PipelineHead, records: list[CheckpointRecord], words: str):
+def test_each_violation_of_a_history_is_reported(head: PipelineHead, records: list[CheckpointRecord], words: str):
     assert any(words in each for each in history_violations(head, records))

@@ -12,7 +12,7 @@ SPLIT, UNION, BROADCAST = 0, 1, 2
 
 
 def old(*subtasks: dict[str, tuple[int, int]] | None) -> list[OperatorStreamStateHandle | None]:
-    """Handles by subtask from name to (mode, number of elements)."""
+    """Return the handles of old subtasks, from the name of a state to (mode, number of elements)."""
     handles: list[OperatorStreamStateHandle | None] = []
     for i, states in enumerate(subtasks):
         states_with_offsets = tuple(
@@ -27,11 +27,11 @@ def old(*subtasks: dict[str, tuple[int, int]] | None) -> list[OperatorStreamStat
 
 
 def read(part: tuple[OperatorStreamStateHandle, ...], name: str) -> list[tuple[str, int]]:
-    """(old subtask, offset) of each element that a new subtask reads."""
+    """Return (old subtask, offset) of each element that a new subtask reads."""
     return [(h.stream.name, o) for h in part for state, _, offsets in h.states if state == name for o in offsets]
 
 
-def test_elements_are_dealt_out_in_even_runs() -> None:
+def test_elements_of_a_list_are_divided_evenly_in_order() -> None:
     parts = redistribute(old({"l": (SPLIT, 4)}, {"l": (SPLIT, 3)}), 3)
     assert [read(part, "l") for part in parts] == [
         [("0", 100), ("0", 101), ("0", 102)],
@@ -40,14 +40,14 @@ def test_elements_are_dealt_out_in_even_runs() -> None:
     ]
 
 
-def test_what_is_left_over_of_the_next_state_goes_to_those_who_got_less() -> None:
+def test_remaining_elements_of_the_next_state_go_to_subtasks_that_got_fewer() -> None:
     parts = redistribute(old({"a": (SPLIT, 1), "b": (SPLIT, 1), "c": (SPLIT, 5)}), 3)
     assert [[len(read(part, name)) for name in "abc"] for part in parts] == [[1, 0, 2], [0, 1, 1], [0, 0, 2]]
-    # the first of the three elements of c after the even share goes to subtask 2, who begins
+    # After the even share, the first of the three elements of c goes to subtask 2, which is next.
     assert read(parts[2], "c") == [("0", 100), ("0", 101)]
 
 
-def test_the_same_parallelism_moves_nothing_but_unions() -> None:
+def test_at_the_same_parallelism_only_union_states_move() -> None:
     handles = old({"l": (SPLIT, 3), "b": (BROADCAST, 1), "u": (UNION, 1)}, {"b": (BROADCAST, 1), "u": (UNION, 2)})
     first, second = redistribute(handles, 2)
     assert (read(first, "l"), read(second, "l")) == ([("0", 100), ("0", 101), ("0", 102)], [])
@@ -55,14 +55,14 @@ def test_the_same_parallelism_moves_nothing_but_unions() -> None:
     assert read(first, "u") == read(second, "u") == [("0", 100), ("1", 100), ("1", 101)]
 
 
-def test_broadcast_copies_go_round() -> None:
+def test_copies_of_broadcast_state_are_assigned_in_turn() -> None:
     parts = redistribute(old({"b": (BROADCAST, 1)}, {"b": (BROADCAST, 1)}), 5)
     assert [read(part, "b") for part in parts] == [[("0", 100)], [("1", 100)]] * 2 + [[("0", 100)]]
     (only,) = redistribute(old(None, {"b": (BROADCAST, 1)}), 1)
     assert read(only, "b") == [("1", 100)]
 
 
-def test_nothing_stays_nothing() -> None:
+def test_subtasks_without_state_give_empty_assignments() -> None:
     assert redistribute([None, None], 3) == ((), (), ())
     assert redistribute([], 2) == ((), ())
 
@@ -71,7 +71,7 @@ def test_nothing_stays_nothing() -> None:
     st.lists(st.one_of(st.none(), st.lists(st.integers(0, 6), min_size=3, max_size=3)), max_size=5),
     st.integers(1, 6),
 )
-def test_laws(counts, parallelism) -> None:
+def test_redistribution_loses_and_doubles_no_element(counts, parallelism) -> None:
     handles = old(*(c and {"l": (SPLIT, c[0]), "u": (UNION, c[1]), "m": (SPLIT, c[2])} for c in counts))
     parts = redistribute(handles, parallelism)
     assert len(parts) == parallelism

@@ -62,12 +62,12 @@ def verdict(path: str, age_ms: int = 0, grace_ms: int = 100) -> Verdict:
         (f"chk-1/{UNKNOWN.upper()}-0-0", Verdict.FOREIGN),
     ],
 )
-def test_names_decide_whatever_the_age(path: str, expected: Verdict):
+def test_the_name_of_a_file_decides_whatever_its_age(path: str, expected: Verdict):
     assert [verdict(path, age_ms) for age_ms in (0, 999_999)] == [expected, expected]
 
 
 @pytest.mark.parametrize("path", [f"chk-9/{UNKNOWN}-0-0", f"shared/{UNKNOWN}.sst", ".clock.0.tmp", "chk-9/.x.0.tmp"])
-def test_what_leads_nowhere_goes_by_the_grace_period(path: str):
+def test_a_file_of_no_known_attempt_is_removed_only_after_the_grace_period(path: str):
     assert verdict(path, 99) is Verdict.YOUNG
     assert verdict(path, 100) is Verdict.UNKNOWN_ATTEMPT
     assert verdict(path, -5, grace_ms=0) is Verdict.YOUNG, "newer than the storage's own clock"

@@ -18,7 +18,8 @@ PARALLELISM, GROUPS = 3, 10
 
 
 def report(subtask: int, task: int, shared: tuple[str, ...] = ()) -> SubtaskReport:
-    """By task ``task``, which wrote one file of its own and one shared file, and refers to ``shared``."""
+    """Return the report of task ``task``, which wrote one file of its own and one shared file, and refers to
+    ``shared``."""
     inside = 0 <= subtask < PARALLELISM
     owned = subtask_range(subtask, PARALLELISM, GROUPS) if inside else KeyGroupRange(0, GROUPS - 1)
     attempt = AttemptId(f"{task:032x}")
@@ -54,19 +55,19 @@ def test_the_first_acknowledgement_of_a_subtask_wins():
     assert names(answer.discard) == [f"{second}0", f"file:/state/p/shared/{second}1"], "not what it refers to only"
 
 
-def test_the_same_acknowledgement_told_twice_loses_nothing():
+def test_the_same_acknowledgement_received_twice_discards_nothing():
     _, answer = pending(report(0, 1)).acknowledge(report(0, 1))
     assert (answer.result, answer.discard) == (AcknowledgeResult.DUPLICATE, ())
 
 
 @pytest.mark.parametrize("subtask", [-1, PARALLELISM])
-def test_an_unknown_subtask_is_not_part_of_it(subtask: int):
+def test_the_acknowledgement_of_an_unknown_subtask_is_rejected(subtask: int):
     before = pending(report(0, 1))
     after, answer = before.acknowledge(report(subtask, 7))
     assert (after, answer.result, len(answer.discard)) == (before, AcknowledgeResult.UNKNOWN, 2)
 
 
-def test_a_late_acknowledgement_of_a_complete_checkpoint_loses_only_its_own_files():
+def test_a_late_acknowledgement_discards_only_its_own_files():
     done = pending(*(report(n, n) for n in range(PARALLELISM))).complete()
     after, answer = done.acknowledge(report(1, 8))
     assert (after, answer.result, len(answer.discard)) == (done, AcknowledgeResult.DISCARDED, 2)
@@ -81,14 +82,14 @@ def test_a_completed_checkpoint_cannot_be_completed_again():
     assert refusal.value.kind == "not-pending"
 
 
-def test_an_attempt_without_a_name_discards_nothing():
+def test_an_acknowledgement_without_an_attempt_discards_nothing():
     nameless = replace(report(0, 2), attempt=AttemptId(""))
     assert pending(report(0, 1)).acknowledge(nameless)[1].discard == ()
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_histories_keep_the_laws(seed: int):
-    """Whatever arrives, in any order, the first report of each subtask is accepted, and no needed file is discarded."""
+def test_random_histories_discard_no_needed_file(seed: int):
+    """The first report of each subtask is accepted, and no needed file is discarded, whatever arrives in any order."""
     chance = random.Random(seed)
     state = PendingCheckpoint(PARALLELISM, GROUPS)
     accepted: dict[int, SubtaskReport] = {}

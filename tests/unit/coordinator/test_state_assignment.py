@@ -7,28 +7,28 @@ from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange
 
 
-def test_the_same_parallelism_gives_each_its_own():
+def test_at_the_same_parallelism_each_subtask_gets_its_own_state():
     old = [(KeyGroupRange(0, 63), "a"), (KeyGroupRange(64, 127), "b")]
     assert assign(old, 2, 128) == (("a",), ("b",))
 
 
-def test_scaling_up_lets_two_read_the_same_state():
+def test_after_scaling_up_two_subtasks_read_the_same_state():
     old = [(KeyGroupRange(64, 127), "b"), (KeyGroupRange(0, 63), "a")]
-    # 3 subtasks own 0-42, 43-85, 86-127.
+    # The three subtasks own the key groups 0-42, 43-85 and 86-127.
     assert assign(old, 3, 128) == (("a",), ("a", "b"), ("b",))
 
 
-def test_scaling_down_lets_one_read_several_in_key_group_order():
+def test_after_scaling_down_one_subtask_reads_several_states_in_key_group_order():
     old = [(KeyGroupRange(5, 7), "c"), (KeyGroupRange(0, 2), "a"), (KeyGroupRange(3, 4), "b")]
     assert assign(old, 1, 8) == (("a", "b", "c"),)
 
 
-def test_key_groups_meet_at_their_edges_only_when_they_overlap():
+def test_a_subtask_gets_a_state_only_if_their_key_groups_overlap():
     assert assign([(KeyGroupRange(4, 7), "x")], 2, 8) == ((), ("x",))
     assert assign([(KeyGroupRange(3, 7), "x")], 2, 8) == (("x",), ("x",))
 
 
-def test_subtasks_without_state_leave_gaps():
+def test_subtasks_whose_key_groups_have_no_state_get_none():
     assert assign([], 2, 8) == ((), ())
     assert assign([(KeyGroupRange(6, 7), "x"), (KeyGroupRange(0, -1), "empty")], 4, 8) == ((), (), (), ("x",))
 

@@ -29,10 +29,11 @@ CHAIN = [checkpoint(n, n - 1 or None) for n in range(1, 4)]
         (False, 0, None, None, JobStatus.RUNNING),
     ],
 )
-def test_the_status_follows_from_what_is_recorded(
+def test_the_status_follows_from_the_recorded_checkpoints_and_the_schedule(
     cancelled: bool, failures: int, tolerable: int | None, last_end_ms: int | None, status: JobStatus
 ):
-    """The schedule's last interval may start at 20: it is done when one that ends later is applied."""
+    """The schedule's last interval starts at 20 at the latest: the pipeline is finished when an interval that ends
+    later is applied."""
     last = None if last_end_ms is None else DataInterval(last_end_ms - 10, last_end_ms)
     result = job_status(
         cancelled=cancelled, failures=failures, tolerable_failures=tolerable, last=last, schedule_end_ms=20
@@ -46,7 +47,7 @@ def test_a_schedule_without_an_end_is_never_finished():
     assert status is JobStatus.RUNNING
 
 
-def test_the_last_interval_is_that_of_the_heads_history():
+def test_the_last_interval_is_taken_from_the_history_of_the_head():
     def at(number: int, base: int | None):
         return dataclasses.replace(checkpoint(number, base), interval=DataInterval(number * 10, number * 10 + 10))
 
@@ -57,7 +58,7 @@ def test_the_last_interval_is_that_of_the_heads_history():
 
 @pytest.mark.parametrize("policy", CheckpointRetentionPolicy)
 @pytest.mark.parametrize("status", JobStatus)
-def test_an_ended_pipeline_keeps_all_or_nothing_but_what_is_in_use_or_a_users(
+def test_an_ended_pipeline_keeps_all_or_only_checkpoints_in_use_and_savepoints(
     policy: CheckpointRetentionPolicy, status: JobStatus
 ):
     records = [*CHAIN, savepoint(4, 3), savepoint(5, 3, owner=Owner.SYSTEM)]

@@ -29,7 +29,7 @@ def with_subtask(whole: OperatorState, index: int, state: OperatorSubtaskState) 
 
 
 @pytest.mark.parametrize(("parallelism", "max_parallelism"), [(1, 1), (3, 128), (129, 129), (1, 32768), (128, 32768)])
-def test_whole_ones_pass(parallelism: int, max_parallelism: int) -> None:
+def test_complete_savepoints_pass(parallelism: int, max_parallelism: int) -> None:
     check_whole([operator(parallelism, max_parallelism), OperatorState(b"b" * 16, 1, 128, ())])
 
 

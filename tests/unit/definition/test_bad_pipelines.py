@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (a table: one mistake a line)
+# ruff: noqa: E501 (a table: one mistake per line)
 """Every mistake in a pipeline file is one error that says where and what."""
 
 import pytest
@@ -187,13 +187,13 @@ def test_a_mistake_is_one_clear_error(tmp_path, case):
     assert "\n" not in caught.value.message
 
 
-def test_the_good_one_is_good(tmp_path):
+def test_the_file_without_mistakes_is_valid(tmp_path):
     path = tmp_path / "flights.yaml"
     path.write_text(GOOD)
     assert len(load_pipeline(path).schema().states) == 6
 
 
-def test_several_mistakes_have_a_line_each_in_order(tmp_path):
+def test_several_mistakes_are_reported_one_per_line_in_order(tmp_path):
     path = tmp_path / "flights.yaml"
     path.write_text(GOOD.replace("key: [tailnum]", "key: [tail]").replace("of: distance}", "of: far}"))
     with pytest.raises(InvalidRequestError) as caught:
@@ -206,7 +206,7 @@ def test_several_mistakes_have_a_line_each_in_order(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "just text", "- a\n- list\n", "---\n"])
-def test_a_file_that_is_no_mapping(tmp_path, text):
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
     path = tmp_path / "x.yaml"
     path.write_text(text)
     with pytest.raises(InvalidRequestError, match=r"x\.yaml:[12]: expected a mapping with the keys of a pipeline"):

@@ -40,7 +40,7 @@ def loaded(tmp_path: Path, text: str) -> Bootstrap:
     return load_bootstrap(path)
 
 
-def test_a_good_file(tmp_path: Path) -> None:
+def test_a_valid_file_is_read(tmp_path: Path) -> None:
     bootstrap = loaded(tmp_path, GOOD)
     activity, people = bootstrap.operator("activity"), bootstrap.operator("people")
     assert (activity.uid, activity.parallelism, activity.schema.max_parallelism) == ("activity", 3, 300)
@@ -96,7 +96,9 @@ def test_a_good_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
+def test_each_mistake_is_reported_with_line_and_field(
+    tmp_path: Path, old: str, new: str, line: int, message: str
+) -> None:
     assert old in GOOD
     with pytest.raises(InvalidRequestError) as caught:
         loaded(tmp_path, GOOD.replace(old, new))
@@ -107,7 +109,7 @@ def test_what_is_wrong_is_told_by_line_and_field(tmp_path: Path, old: str, new: 
     assert any(text.startswith(f"{tmp_path}/b.yaml:{line}: ") and message in text for text in lines), lines
 
 
-def test_all_problems_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     text = GOOD.replace("\nparallelism: 3\n", "\nparallelism: 999\n").replace("of: [id, name], start", "of: [], start")
     with pytest.raises(InvalidRequestError) as caught:
         loaded(tmp_path, text)
@@ -117,13 +119,13 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "name: x\noperators: {}\n", "name: [", "operators: {a: {key: 1, states: {}}}"]
 )
-def test_what_is_no_bootstrap_at_all(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_bootstrap_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         loaded(tmp_path, text)
     assert caught.value.kind == "bad-bootstrap"
     assert "b.yaml:" in caught.value.message
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         load_bootstrap(tmp_path / "none.yaml")

@@ -62,7 +62,7 @@ def pipeline(text: str) -> dict[str, Any]:
 
 
 def sample(type_: pa.DataType) -> Any:
-    """A value of an Arrow type."""
+    """Return a value of an Arrow type."""
     if pa.types.is_struct(type_):
         return {field.name: sample(field.type) for field in type_}
     if pa.types.is_map(type_):
@@ -93,7 +93,7 @@ def test_the_lists_name_every_type() -> None:
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_what_is_accepted_is_written_restored_and_exported(
+def test_every_accepted_type_is_written_restored_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     value = value_of(text)
@@ -113,7 +113,7 @@ def test_what_is_accepted_is_written_restored_and_exported(
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_cannot_be_written_is_refused_by_validation(text: str) -> None:
+def test_a_type_that_cannot_be_written_is_refused_by_validation(text: str) -> None:
     with pytest.raises(ValidationError, match="type ") as caught:
         Pipeline.model_validate(pipeline(text))
     assert "states.s.fields.f" in str(caught.value)

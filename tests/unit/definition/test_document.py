@@ -3,7 +3,7 @@ import pytest
 from statelib.definition.document import read_document
 
 
-def test_data_and_lines():
+def test_a_document_has_the_data_and_the_line_of_each_value():
     document = read_document("a: 1\nb:\n  c: [x, y]\n  d:\n    - p\n    - q\n")
     assert document.data == {"a": 1, "b": {"c": ["x", "y"], "d": ["p", "q"]}}
     assert document.problems == ()
@@ -11,7 +11,7 @@ def test_data_and_lines():
     assert {where: document.line(where) for where in lines} == lines
 
 
-def test_an_unknown_field_is_on_the_line_of_what_is_around_it():
+def test_the_line_of_an_unknown_field_is_that_of_its_parent():
     document = read_document("a: 1\nb:\n  c: 2\n")
     assert document.line(("b", "missing", "too")) == 2
     assert document.line(("missing",)) == 1
@@ -33,7 +33,7 @@ def test_anchors_and_merge_keys_work():
     ],
     ids=["endless", "deep", "exploding"],
 )
-def test_what_explodes_is_a_problem(text):
+def test_a_document_that_expands_too_far_is_refused(text):
     document = read_document(text)
     assert document.data is None
     assert "larger than a pipeline file can be" in document.problems[0].text
@@ -42,7 +42,7 @@ def test_what_explodes_is_a_problem(text):
 @pytest.mark.parametrize(
     "text", ["a: [1", "a: b: c", "a: 2013-99-99", "a: !!python/object:os.x {}", "a: 1\n---\nb: 2\n"]
 )
-def test_what_is_no_yaml_is_a_problem(text):
+def test_invalid_yaml_is_refused(text):
     document = read_document(text)
     assert document.data is None
     assert document.problems[0].text.startswith("not valid YAML: ")

@@ -32,5 +32,5 @@ def test_a_source_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
     }
 
 
-def test_all_blocks_were_found() -> None:
+def test_all_code_blocks_of_the_document_are_tested() -> None:
     assert len(BLOCKS) == TEXT.count("```yaml") > 4

@@ -41,7 +41,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 def as_an_editor_reads(text: str) -> Any:
-    """Dates are text for an editor."""
+    """Return the file as an editor reads it: dates are text."""
     return json.loads(json.dumps(yaml.safe_load(text), default=str))
 
 
@@ -65,13 +65,13 @@ def test_a_mistake_is_marked(old: str, new: str) -> None:
     assert list(validator().iter_errors(as_an_editor_reads(GOOD.replace(old, new, 1))))
 
 
-def test_every_key_has_its_description() -> None:
+def test_every_key_has_a_description() -> None:
     described = json.dumps(editor_schema())
     for key in keys():
         assert json.dumps(key.description)[1:-1] in described, key.path
 
 
-def test_the_command_prints_it(tmp_path: Path) -> None:
+def test_the_command_prints_the_schema(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["pipelines", "schema"])
     assert json.loads(printed.stdout) == json.loads(json.dumps(editor_schema()))
     assert not re.search(r"\$ref|x-short-form", printed.stdout)

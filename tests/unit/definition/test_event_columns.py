@@ -41,12 +41,12 @@ def test_a_key_of_several_columns_is_a_struct_in_the_order_of_the_key():
     assert key_array(two, events).to_pylist() == [{"f0": 1, "f1": "a"}, {"f0": 4, "f1": "d"}]
 
 
-def test_nothing_is_dropped_where_nothing_is_null():
+def test_no_event_is_dropped_without_null_keys():
     events, dropped = keyed_events(pipeline(["k"], "fail"), EVENTS.filter([True, False, True, True]))
     assert (len(events), dropped) == (3, 0)
 
 
-def test_null_keys_fail_where_they_must():
+def test_null_keys_are_refused_unless_the_pipeline_drops_them():
     for call in (lambda: keyed_events(pipeline(["k"], "fail"), EVENTS), lambda: key_array(pipeline(["k"]), EVENTS)):
         with pytest.raises(InvalidRequestError, match="p: key column k is null in 1 event") as caught:
             call()

@@ -37,14 +37,14 @@ def small(tmp_path: Path, text: str = SMALL, name: str = "small.yaml") -> Path:
     return path
 
 
-def test_the_shipped_pipelines_load():
+def test_the_shipped_pipelines_are_valid():
     pipelines, errors = load_pipelines(SHIPPED)
     assert errors == []
     assert [p.name for p in pipelines] == ["aircraft_activity", "carrier_streaks", "route_delays"]
     assert [Path(p.path).stem for p in pipelines] == [p.name for p in pipelines]
 
 
-def test_schema_of_aircraft_activity():
+def test_the_schema_of_aircraft_activity_has_the_declared_states():
     schema = load_pipeline(SHIPPED / "aircraft_activity.yaml").schema()
     activity, per_dest = schema.states
     assert (str(schema.key_type), schema.max_parallelism) == ("string", 128)
@@ -56,7 +56,7 @@ def test_schema_of_aircraft_activity():
     assert (per_dest.kind, str(per_dest.user_key_type), str(per_dest.value_type)) == (StateKind.MAP, "string", "long")
 
 
-def test_schema_of_route_delays():
+def test_the_schema_of_route_delays_has_the_declared_states():
     schema = load_pipeline(SHIPPED / "route_delays.yaml").schema()
     assert str(schema.key_type) == "tuple<string, string, string>"
     assert {s.name: (s.kind.value, str(s.value_type)) for s in schema.states} == {
@@ -73,13 +73,13 @@ def test_schema_of_route_delays():
     }
 
 
-def test_a_list_state_holds_elements(tmp_path):
+def test_the_value_type_of_a_list_state_is_that_of_its_elements(tmp_path):
     text = SMALL.replace("{kind: value, value: {agg: sum, of: v}}", "{kind: list, value: {agg: collect, of: v}}")
     (state,) = load_pipeline(small(tmp_path, text)).schema().states
     assert (state.kind, str(state.value_type)) == (StateKind.LIST, "long")
 
 
-def test_what_may_be_left_out(tmp_path):
+def test_optional_keys_have_defaults(tmp_path):
     pipeline = load_pipeline(small(tmp_path))
     assert (pipeline.parallelism, pipeline.max_parallelism, pipeline.key) == (1, 128, ("k",))
     assert (pipeline.on_null_key, pipeline.on_gap, pipeline.schedule) == ("fail", "fail", None)
@@ -95,7 +95,7 @@ def test_what_may_be_left_out(tmp_path):
     assert load_pipeline(small(tmp_path, SMALL + "checkpoint: {local_recovery: true}\n")).checkpoint.local_recovery
 
 
-def test_times_are_utc(tmp_path):
+def test_times_of_the_schedule_are_in_utc(tmp_path):
     text = SMALL + 'schedule: {cron: "@daily", start: 2013-01-01, end: "2013-12-31T12:00:00+02:00"}\n'
     schedule = load_pipeline(small(tmp_path, text)).schedule
     assert schedule is not None
@@ -103,13 +103,13 @@ def test_times_are_utc(tmp_path):
     assert schedule.catchup is False
 
 
-def test_the_location_of_an_interval(tmp_path):
+def test_the_path_of_an_interval_follows_from_the_template(tmp_path):
     source = load_pipeline(small(tmp_path)).source
     third = DataInterval(1_359_849_600_000, 1_359_936_000_000)
     assert source_part(source, "source", "/srv/data", third, UTC).path == "/srv/data/x/2013-02-03"
 
 
-def test_a_pipeline_survives_copying(tmp_path):
+def test_a_copied_or_pickled_pipeline_is_equal_to_the_original(tmp_path):
     for path in (*SHIPPED.iterdir(), small(tmp_path)):
         pipeline = load_pipeline(path)
         copies = (
@@ -124,7 +124,7 @@ def test_a_pipeline_survives_copying(tmp_path):
     assert len({load_pipeline(path) for path in SHIPPED.iterdir() for _ in range(2)}) == 3
 
 
-def test_functions_are_one_a_state_and_picklable():
+def test_there_is_one_picklable_function_per_state():
     for path in SHIPPED.iterdir():
         pipeline = load_pipeline(path)
         functions = pipeline.functions()
@@ -143,7 +143,7 @@ def test_loading_imports_neither_arrow_nor_user_code():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_missing_file_and_directory_are_not_found(tmp_path):
+def test_a_missing_file_or_directory_is_an_error(tmp_path):
     with pytest.raises(NotFoundError, match=r"no pipeline file .*nothing\.yaml"):
         load_pipeline(tmp_path / "nothing.yaml")
     with pytest.raises(NotFoundError, match="no directory"):
@@ -162,7 +162,7 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path):
     assert "not valid YAML" in error.message
 
 
-def test_a_name_serves_one_file(tmp_path):
+def test_two_files_cannot_have_the_same_pipeline_name(tmp_path):
     small(tmp_path, SMALL, "a.yaml")
     small(tmp_path, SMALL, "b.yaml")
     pipelines, (error,) = load_pipelines(tmp_path)
@@ -171,7 +171,7 @@ def test_a_name_serves_one_file(tmp_path):
     assert "a.yaml has the name" in error.message
 
 
-def test_a_file_that_is_no_text(tmp_path):
+def test_a_file_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_bytes(b"name: \xff\xfe")
     with pytest.raises(InvalidRequestError, match="cannot be read"):
@@ -182,19 +182,19 @@ def test_a_file_that_is_no_text(tmp_path):
     ("text", "count", "days"),
     [("{}", 20, None), ("{count: 3}", 3, None), ("{days: 30}", 20, 30), ("{count: 1, days: 7}", 1, 7)],
 )
-def test_retention_keeps_twenty_unless_told_otherwise(tmp_path: Path, text: str, count: int, days: int | None):
+def test_retention_keeps_twenty_checkpoints_by_default(tmp_path: Path, text: str, count: int, days: int | None):
     pipeline = load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{retain: {text}}}\n")).checkpoint.retain
     assert (pipeline.count, pipeline.days) == (count, days)
     assert load_pipeline(small(tmp_path, SMALL, "plain.yaml")).checkpoint.retain.count == 20
 
 
 @pytest.mark.parametrize("text", ["{count: 0}", "{count: -1}", "{count: 1.5}", "{days: 0}", "{cuont: 3}", "7", "[1]"])
-def test_a_retention_that_keeps_nothing_or_means_nothing_is_refused(tmp_path: Path, text: str):
+def test_a_retention_that_keeps_nothing_or_is_invalid_is_refused(tmp_path: Path, text: str):
     with pytest.raises(InvalidRequestError, match="retain"):
         load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{retain: {text}}}\n"))
 
 
-def test_file_merging_is_off_until_it_is_asked_for(tmp_path: Path) -> None:
+def test_file_merging_is_off_by_default(tmp_path: Path) -> None:
     assert not load_pipeline(small(tmp_path, SMALL, "plain.yaml")).checkpoint.file_merging.enabled
     text = "{enabled: true, max_file_size_bytes: 1048576, max_space_amplification: 1.5}"
     merging = load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{file_merging: {text}}}\n")).checkpoint.file_merging
@@ -208,7 +208,7 @@ def test_bad_file_merging_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
-def test_a_changelog_has_limits_of_its_own(tmp_path: Path, backend: str):
+def test_the_limits_of_a_changelog_can_be_set(tmp_path: Path, backend: str):
     text = SMALL.replace("backend: rocksdb", f"backend: {backend}\ncheckpoint: {{strategy: changelog}}")
     limits = "changelog, materialize_after_bytes: 4096, materialize_after_checkpoints: 7"
     pipeline = load_pipeline(small(tmp_path, text.replace("changelog", limits)))
@@ -219,8 +219,8 @@ def test_a_changelog_has_limits_of_its_own(tmp_path: Path, backend: str):
     assert usual.materialize_after_checkpoints == 20
 
 
-def test_the_life_of_a_checkpoint_has_defaults_that_surprise_nobody(tmp_path: Path) -> None:
-    """Six hours an attempt, any number of failures, and nothing is deleted because a pipeline ended."""
+def test_a_checkpoint_has_default_limits_for_time_and_failures(tmp_path: Path) -> None:
+    """The defaults are six hours per attempt, any number of failures, and no deletion when a pipeline ends."""
     plain = load_pipeline(small(tmp_path, SMALL)).checkpoint
     result = (plain.timeout_s, plain.tolerable_failures, plain.execution, plain.retain.after_termination)
     assert result == (21_600, None, "async", None)

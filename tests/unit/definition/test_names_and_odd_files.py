@@ -57,7 +57,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_odd_file_is_refused_by_name_and_all_others_go_on(directory: Path) -> None:
+def test_an_odd_file_is_refused_by_name_and_all_others_are_loaded(directory: Path) -> None:
     pipelines, errors = load_pipelines(directory)
     assert [pipeline.name for pipeline in pipelines] == ["good"]
     assert {Path(error.path).stem for error in errors} == {*FILES, "directory", "dangling", "loop"}
@@ -74,7 +74,7 @@ def test_odd_files_take_little_memory(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["boolean", "hexadecimal", "timestamp", "before-year-1", "merged-merges"])
-def test_the_line_is_named(directory: Path, name: str) -> None:
+def test_the_error_names_the_line(directory: Path, name: str) -> None:
     with pytest.raises(StatelibError) as caught:
         load_pipeline(directory / f"{name}.yaml")
     assert caught.value.kind == "bad-pipeline"
@@ -107,7 +107,7 @@ def test_a_name_that_no_run_could_use_is_refused(tmp_path: Path, what: str) -> N
     assert message in caught.value.message
 
 
-def test_the_longest_names_are_taken(tmp_path: Path) -> None:
+def test_the_longest_allowed_names_are_accepted(tmp_path: Path) -> None:
     name = "x" * 255
     path = tmp_path / "x.yaml"
     path.write_text(GOOD.replace("total:", f"{name}:").replace("sold:", f"{name}:") + f"uid: {name}\n")

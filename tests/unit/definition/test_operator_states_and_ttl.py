@@ -35,7 +35,7 @@ def loaded(tmp_path: Path, text: str) -> Pipeline:
     return load_pipeline(tmp_path / "p.yaml")
 
 
-def test_a_good_file(tmp_path: Path) -> None:
+def test_a_valid_file_is_read(tmp_path: Path) -> None:
     pipeline = loaded(tmp_path, GOOD)
     assert pipeline.operator_descriptors() == (
         OperatorStateDescriptor("rules", OperatorStateMode.BROADCAST, DOUBLE, STRING),
@@ -86,7 +86,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("good", "bad", "message"), CASES, ids=lambda text: text[:20])
-def test_mistakes(tmp_path: Path, good: str, bad: str, message: str) -> None:
+def test_each_mistake_is_refused(tmp_path: Path, good: str, bad: str, message: str) -> None:
     assert good in GOOD
     with pytest.raises(InvalidRequestError) as caught:
         loaded(tmp_path, GOOD.replace(good, bad, 1))
@@ -94,6 +94,6 @@ def test_mistakes(tmp_path: Path, good: str, bad: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "d", "1", "1w", "1.5h", "1d 2h", "٣d", "1D", "9" * 16 + "d"])
-def test_no_durations(text: str) -> None:
+def test_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration such as"):
         milliseconds(text)

@@ -52,14 +52,14 @@ def test_checks_are_read_with_their_severities(pipeline: Pipeline) -> None:
     assert (checks.rehearse_every, checks.sample_rows) == (10, 100_000)
 
 
-def test_a_pipeline_with_checks_is_the_same_again(pipeline: Pipeline) -> None:
+def test_a_pipeline_with_checks_equals_its_copy(pipeline: Pipeline) -> None:
     again = Pipeline.model_validate(pipeline.model_dump())
     assert again == pipeline
     assert hash(again) == hash(pipeline)
     assert again.checks.expectations[0].parameters == pipeline.checks.expectations[0].parameters
 
 
-def test_without_checks_nothing_is_judged_but_completeness() -> None:
+def test_without_checks_only_completeness_is_judged() -> None:
     nothing = Checks()
     assert (nothing.drift.entries, nothing.expectations, nothing.rehearse_every) == (None, (), None)
 
@@ -74,17 +74,17 @@ def test_without_checks_nothing_is_judged_but_completeness() -> None:
         ("a", ("", "")),
     ],
 )
-def test_a_column_is_named_behind_its_state(name: str, expected: tuple[str, str]) -> None:
+def test_a_column_is_named_by_its_state_and_field(name: str, expected: tuple[str, str]) -> None:
     assert split_field(name, {"a": 1, "a.b": 1}) == expected
 
 
-def test_names_of_classes() -> None:
+def test_each_expectation_has_the_class_name_of_the_library() -> None:
     assert class_name("column_value_z_scores_to_be_less_than") == "ExpectColumnValueZScoresToBeLessThan"
     assert class_name("column_pair_values_a_to_be_greater_than_b") == "ExpectColumnPairValuesAToBeGreaterThanB"
     assert len({class_name(name) for name in EXPECTATIONS}) == len(EXPECTATIONS)
 
 
-def test_the_gravest_failure_decides() -> None:
+def test_the_most_severe_failure_decides() -> None:
     def result(severity: Severity, *, passed: bool) -> QualityResult:
         return QualityResult("g", "n", severity, passed, 1, 0)
 

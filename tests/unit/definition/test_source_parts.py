@@ -66,7 +66,9 @@ def test_a_wide_interval_reads_every_path_of_the_schedule() -> None:
         pytest.param("{start:%Y-%m-%d}-{end:%Y-%m-%d}", None, 0, 12, id="the same text for other hours"),
     ],
 )
-def test_an_interval_whose_paths_are_not_known_is_refused(path: str, cron: str | None, first: float, last: int) -> None:
+def test_an_interval_that_is_not_of_the_schedule_is_refused(
+    path: str, cron: str | None, first: float, last: int
+) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         paths(new_pipeline(path, cron), first, last)
     assert caught.value.kind == "interval-not-of-schedule"
@@ -85,7 +87,7 @@ def test_a_path_that_names_the_interval_needs_no_schedule(path: str, first: floa
     assert len(paths(new_pipeline(path), first, last)) == 1
 
 
-def test_a_path_that_comes_again_after_a_year_is_not_read_twice() -> None:
+def test_a_path_that_repeats_after_a_year_is_refused_in_a_wide_interval() -> None:
     yearly = new_pipeline("{start:%m-%d}", "@daily")
     assert len(paths(yearly, 0, 365 * 24)) == 365
     with pytest.raises(InvalidRequestError, match="is the path of two intervals") as caught:
@@ -93,7 +95,7 @@ def test_a_path_that_comes_again_after_a_year_is_not_read_twice() -> None:
     assert caught.value.kind == "source-not-bounded"
 
 
-def test_without_a_schedule_the_path_depends_on_the_interval_all_the_same() -> None:
+def test_without_a_schedule_the_path_must_still_depend_on_the_interval() -> None:
     for path in ("{data}/all", "{start:all}"):
         with pytest.raises(ValidationError, match=r"the same events again|have the same path"):
             new_pipeline(path)
@@ -106,10 +108,10 @@ moments = st.datetimes(datetime(1971, 1, 1), datetime(2069, 12, 31)).map(
 
 
 @given(st.sampled_from(FORMATS), st.sampled_from(FORMATS), moments, st.integers(1, 10**6), st.integers(-(10**6), 10**6))
-def test_no_other_interval_has_the_path_of_one_that_is_named(
+def test_no_two_intervals_have_the_same_path_if_the_template_names_both_bounds(
     start: str, end: str, first: datetime, length_s: int, shift_s: int
 ) -> None:
-    """Neither one that begins with it nor one that ends with it, if its template names both bounds."""
+    """This includes intervals with the same start and intervals with the same end."""
     template = f"{{start:{start}}} {{end:{end}}}"
     first_ms = int(first.timestamp() * 1000)
     interval = DataInterval(first_ms, first_ms + length_s * 1000)
@@ -121,7 +123,7 @@ def test_no_other_interval_has_the_path_of_one_that_is_named(
 
 
 @given(st.sampled_from(["@daily", "@hourly", "15 3 * * 1,4", "@quarterly", "0 0 29 2 *"]), moments, st.integers(1, 40))
-def test_parts_follow_each_other_and_make_up_the_interval(cron: str, moment: datetime, count: int) -> None:
+def test_the_parts_of_an_interval_are_consecutive_and_cover_it(cron: str, moment: datetime, count: int) -> None:
     pipeline = new_pipeline("{start:%Y-%m-%d-%H-%M}", cron)
     assert pipeline.schedule is not None
     expected = first_intervals(pipeline.schedule, int(moment.timestamp() * 1000), count)
@@ -130,7 +132,7 @@ def test_parts_follow_each_other_and_make_up_the_interval(cron: str, moment: dat
     assert all(before.end_ms == after.start_ms for before, after in pairwise(expected))
 
 
-def test_a_column_is_what_spark_reads() -> None:
+def test_a_column_type_has_the_name_that_spark_uses() -> None:
     for name in COLUMN_TYPES:
         assert spark_name(type_of(name))
     nested = type_of("map<string, list<row<a: long, b: instant>>>")
@@ -168,7 +170,7 @@ def test_a_condition_with_both_bounds_needs_no_schedule() -> None:
         source_parts(one_day, "/d", hours(0, 48))
 
 
-def test_options_are_texts_of_the_interval_and_hold_no_secret() -> None:
+def test_options_are_filled_with_the_interval_and_contain_no_secret() -> None:
     options = {"url": "jdbc:x", "query": "SELECT * FROM o WHERE {start:%j} = d", "password": "{env[SECRET]}", "n": 3}
     pipeline = new_table_pipeline("@daily", format="jdbc", options={**options, "fast": True})
     (part,) = source_parts(pipeline, "/d", hours(0, 24))
@@ -187,12 +189,12 @@ def test_options_are_texts_of_the_interval_and_hold_no_secret() -> None:
         ({"marker": "_SUCCESS"}, "this source has no directory: write a path of its own"),
     ],
 )
-def test_a_table_has_no_files_that_could_be_ready(ready: dict[str, object], expected: str) -> None:
+def test_a_table_refuses_rules_about_files(ready: dict[str, object], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         new_table_pipeline("@daily", table="lake.orders", where=WHERE, ready=ready)
 
 
-def test_a_table_may_wait_for_a_marker_of_its_own() -> None:
+def test_a_table_may_wait_for_a_marker_file() -> None:
     ready = {"marker": "{data}/done/{start:%d}"}
     pipeline = new_table_pipeline("@daily", table="lake.orders", where=WHERE, ready=ready)
     (rule,) = ready_rules(pipeline, "/d", hours(0, 24))

@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (a table: one mistake a line)
+# ruff: noqa: E501 (a table: one mistake per line)
 """Windows and timers in a pipeline file: what they become, and every mistake."""
 
 import pytest
@@ -71,7 +71,7 @@ def test_timers_of_a_state_that_expires_do_not_expire(tmp_path):
     assert timers_descriptor(PROCESSING_TIMERS, "custom") in pipeline.schema().states
 
 
-def test_what_windows_and_timers_become(tmp_path):
+def test_windows_and_timers_become_states_of_the_schema(tmp_path):
     path = tmp_path / "flights.yaml"
     path.write_text(GOOD)
     pipeline = load_pipeline(path)

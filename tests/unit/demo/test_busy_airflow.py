@@ -14,8 +14,8 @@ LOCKED = 2
 
 
 class BusyAirflow(ThreadingHTTPServer):
-    """One DAG and one run; each method fails :data:`LOCKED` times before it works: with an answer at once, or after
-    ``waits_s`` without one, because it closes the connection."""
+    """A server with one DAG and one run. Each method fails :data:`LOCKED` times before it works: it answers with an
+    error at once, or it closes the connection without an answer after ``waits_s``."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_PATCH = do_POST = _answer  # noqa: N815
 
     def log_request(self, *_: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ def client(busy: BusyAirflow, monkeypatch: pytest.MonkeyPatch) -> AirflowClient:
     return AirflowClient(f"http://127.0.0.1:{busy.server_address[1]}")
 
 
-def test_what_only_reads_is_asked_again(client: AirflowClient) -> None:
+def test_a_request_that_only_reads_is_repeated(client: AirflowClient) -> None:
     assert client.call("GET", "/dags/one")["is_paused"] is True
 
 
 @pytest.mark.parametrize("waits_s", [0.0, 0.01, 0.5])
-def test_a_dag_is_paused_and_a_run_marked_all_the_same(
+def test_pausing_a_dag_and_marking_a_run_are_repeated_until_they_succeed(
     client: AirflowClient, busy: BusyAirflow, waits_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("demo.airflow_client.ANSWER_S", 0.2)
@@ -80,7 +80,7 @@ def test_a_dag_is_paused_and_a_run_marked_all_the_same(
     assert busy.failures["PATCH"] == 0
 
 
-def test_what_may_have_been_done_is_not_repeated_blindly(client: AirflowClient, busy: BusyAirflow) -> None:
+def test_a_request_that_may_have_had_an_effect_is_not_repeated(client: AirflowClient, busy: BusyAirflow) -> None:
     with pytest.raises(AirflowRequestError, match="POST /dags: 500"):
         client.call("POST", "/dags", {})
     assert busy.failures["POST"] == LOCKED - 1

@@ -24,12 +24,12 @@ def test_equal_frames_in_another_order_do_not_differ() -> None:
         (EXPECTED.head(2), "c: only in the direct computation"),
     ],
 )
-def test_one_wrong_key_is_found_and_named(actual: pl.DataFrame, example: str) -> None:
+def test_one_wrong_key_is_named(actual: pl.DataFrame, example: str) -> None:
     result = difference("x", EXPECTED, actual, ["key"])
     assert (result.keys, result.different, result.examples) == (3, 1, (example,))
 
 
-def test_a_key_too_many_is_found() -> None:
+def test_an_additional_key_is_named() -> None:
     more = pl.concat([EXPECTED, pl.DataFrame({"key": ["d"], "count": [None], "delay": [None]}, EXPECTED.schema)])
     result = difference("x", EXPECTED, more, ["key"])
     assert (result.keys, result.different, result.examples) == (4, 1, ("d: only in the state",))
@@ -41,7 +41,8 @@ def test_a_missing_column_is_an_error() -> None:
 
 
 def flights(*rows: tuple[str | None, str, int, float | None, int]) -> pl.DataFrame:
-    """(tail number, destination, flight number, delays and air time, hour of 2013-01-01)."""
+    """Return flights from rows of (tail number, destination, flight number, delays and air time, hour of
+    2013-01-01)."""
     return pl.DataFrame(
         {
             "tailnum": [r[0] for r in rows],
@@ -59,7 +60,7 @@ def flights(*rows: tuple[str | None, str, int, float | None, int]) -> pl.DataFra
     )
 
 
-def test_aircraft_without_number_are_left_out_and_ties_go_to_the_higher_flight() -> None:
+def test_aircraft_without_a_number_are_left_out_and_the_higher_flight_number_wins_ties() -> None:
     seen = flights(
         ("N1", "BOS", 7, 1.0, 9), ("N1", "LAX", 5, None, 9), (None, "SFO", 1, 1.0, 9), ("N2", "SFO", 1, None, 3)
     )
@@ -70,7 +71,7 @@ def test_aircraft_without_number_are_left_out_and_ties_go_to_the_higher_flight()
     assert destinations_expected(seen).height == 3
 
 
-def test_a_delay_on_a_bound_belongs_to_the_bar_below_and_no_delay_to_none() -> None:
+def test_a_delay_on_a_bound_counts_in_the_bar_below_and_a_missing_delay_in_none() -> None:
     seen = flights(
         ("N1", "BOS", 1, 15.0, 1), ("N1", "BOS", 1, 15.5, 1), ("N1", "BOS", 1, 241.0, 1), ("N1", "LAX", 1, None, 1)
     )

@@ -28,7 +28,7 @@ with ended_once():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_second_signal_does_not_disturb_the_cleaning_up(number: signal.Signals) -> None:
+def test_a_second_signal_does_not_disturb_the_cleanup(number: signal.Signals) -> None:
     env = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, "-c", ENDED_TWICE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
@@ -41,7 +41,7 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up(number: signal.Signals
     assert trouble.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_a_block_that_ends_early_ends_its_stories() -> None:
+def test_the_threads_of_a_block_end_if_it_ends_early() -> None:
     client = AirflowClient("http://127.0.0.1:9")
     ended = []
 
@@ -64,7 +64,7 @@ def test_a_block_that_ends_early_ends_its_stories() -> None:
     assert ended == ["stopped", "stopped"]
 
 
-def test_only_settings_make_a_cluster(tmp_path: Path) -> None:
+def test_a_cluster_differs_from_a_laptop_only_by_settings(tmp_path: Path) -> None:
     """Settings of a cluster replace those of a laptop. Credentials of the shell are not taken over."""
     shell = {"AWS_SECRET_ACCESS_KEY": "mine", "AWS_PROFILE": "mine", "STATELIB_STORAGE": "/mine", "HOME": "/home/me"}
     laptop = environment(Places(work=tmp_path), Ports(), shell)

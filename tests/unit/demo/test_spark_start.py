@@ -18,7 +18,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "spark" / "classes-1.jsa"
 
 
-def test_with_an_archive_variables_say_what_the_file_says(archive: Path) -> None:
+def test_with_an_archive_the_variables_contain_the_settings_of_the_file(archive: Path) -> None:
     archive.parent.mkdir()
     archive.touch()
     variables = spark_start.variables(Path("/a b/scratch"))
@@ -37,7 +37,7 @@ def test_with_an_archive_variables_say_what_the_file_says(archive: Path) -> None
     assert list(Path(variables["SPARK_CONF_DIR"]).iterdir()) == []
 
 
-def test_without_one_or_with_settings_of_ones_own_the_file_counts(archive: Path) -> None:
+def test_without_an_archive_or_with_own_settings_the_file_is_used(archive: Path) -> None:
     assert spark_start.variables(Path("/scratch"))["SPARK_CONF_DIR"] == str(spark_start.CONF)
     archive.parent.mkdir()
     archive.touch()
@@ -46,8 +46,8 @@ def test_without_one_or_with_settings_of_ones_own_the_file_counts(archive: Path)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_jvm_takes_its_classes_from_it(tmp_path: Path, elsewhere: bool) -> None:
-    """``-Xshare:on``: Java refuses to start where the archive is not of this class path."""
+def test_a_jvm_loads_its_classes_from_the_archive(tmp_path: Path, elsewhere: bool) -> None:
+    """Java refuses to start with ``-Xshare:on`` if the archive is not of this class path."""
     places = Places(work=tmp_path)
     places.make_directories()
     variables = environment(places, Ports())

@@ -23,7 +23,7 @@ def supervisor(processes: dict[str, subprocess.Popen[bytes]], started: list[str]
     return Supervisor(processes, start, lambda _: log, restarts=2)
 
 
-def test_the_scheduler_is_started_again_but_not_for_ever(tmp_path: Path) -> None:
+def test_the_scheduler_is_restarted_a_limited_number_of_times(tmp_path: Path) -> None:
     started: list[str] = []
     watched = supervisor({"scheduler": ended()}, started, tmp_path / "log")
     watched.check()
@@ -33,7 +33,7 @@ def test_the_scheduler_is_started_again_but_not_for_ever(tmp_path: Path) -> None
     assert started == ["scheduler", "scheduler"]
 
 
-def test_nothing_else_may_end(tmp_path: Path) -> None:
+def test_the_end_of_any_other_part_is_an_error(tmp_path: Path) -> None:
     started: list[str] = []
     with pytest.raises(AirflowStartError, match="api-server ended"):
         supervisor({"api-server": ended()}, started, tmp_path / "log").check()

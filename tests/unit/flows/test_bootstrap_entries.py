@@ -48,7 +48,7 @@ def described(key: dict[str, object], state: dict[str, object]) -> Bootstrap:
         ),
     ],
 )
-def test_values_are_made_of_columns(type_: str, of: object, expected: list[object]) -> None:
+def test_values_are_built_from_columns(type_: str, of: object, expected: list[object]) -> None:
     bootstrap = described({"type": "long", "of": "n"}, {"kind": "value", "type": type_, "of": of})
     of = bootstrap.operators["op"].states["s"].of
     assert made_of(parse_type(type_), of, ROWS, "here").to_pylist() == expected
@@ -67,7 +67,7 @@ def test_values_are_made_of_columns(type_: str, of: object, expected: list[objec
         ("row<a: int>", {"b": "n"}, "bad-columns"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused_by_name(type_: str, of: object, kind: str) -> None:
+def test_columns_of_the_wrong_type_are_refused_by_name(type_: str, of: object, kind: str) -> None:
     bootstrap = described({"type": "long", "of": "n"}, {"kind": "value", "type": type_, "of": of})
     with pytest.raises(InvalidRequestError, match="operator 'op', state 's', value") as caught:
         entries_of(bootstrap, "op", "s", ROWS)
@@ -109,7 +109,7 @@ def test_a_wide_row_without_a_value_has_no_entry_in_that_state(state: dict[str, 
     )
 
 
-def test_map_state_and_what_a_column_tells_of_the_hash() -> None:
+def test_a_map_state_takes_its_key_groups_from_a_hash_column() -> None:
     key = {"type": "pojo<a.K; id: int>", "of": ["n"]}
     state = {"kind": "map", "type": "long", "of": "n", "user_key": {"type": "string", "of": "a.b"}}
     by_code = described({**key, "hash": {"column": "code"}}, state)
@@ -132,7 +132,7 @@ def test_null_keys_are_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_chunks_hold_whole_key_groups_in_their_order(size: int) -> None:
+def test_chunks_contain_whole_key_groups_in_order(size: int) -> None:
     bootstrap = described({"type": "long", "of": "k"}, {"kind": "value", "type": "long", "of": "k"})
     operator = bootstrap.operator("op")
     rows = entries_of(bootstrap, "op", "s", pa.table({"k": pa.array(range(300))}))

@@ -33,12 +33,12 @@ def test_each_missing_variable_is_named() -> None:
 
 
 @pytest.mark.parametrize("root", ["s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix", "/srv/state"])
-def test_every_storage_is_cleaned_up(root: str) -> None:
+def test_every_kind_of_storage_has_a_remover(root: str) -> None:
     deployment = wiring.deployment(WHOLE | {"STATELIB_STORAGE": root})
     assert (deployment.remover().files_at_once > 1) == ("://" in root)
 
 
-def test_scratch_space_is_made_or_named(tmp_path: Path) -> None:
+def test_the_scratch_directory_is_created_or_named_in_the_error(tmp_path: Path) -> None:
     deployment = replace(wiring.deployment(WHOLE), work_directory=str(tmp_path / "a" / "b"))
     assert Path(deployment.scratch()).is_dir()
     (tmp_path / "file").touch()
@@ -48,13 +48,13 @@ def test_scratch_space_is_made_or_named(tmp_path: Path) -> None:
     assert str(tmp_path / "file" / "c") in caught.value.message
 
 
-def test_a_storage_that_is_no_place_for_checkpoints_is_refused() -> None:
+def test_a_storage_of_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         wiring.deployment(WHOLE | {"STATELIB_STORAGE": "hdfs://name/prefix"}).remover()
     assert caught.value.kind == "unknown-scheme"
 
 
-def test_local_copies_lie_below_the_scratch_directory_unless_said_otherwise() -> None:
+def test_local_copies_lie_below_the_scratch_directory_by_default() -> None:
     pipeline = Pipeline.model_validate(MINIMAL)
     default = wiring.deployment(WHOLE).local_states(pipeline).path
     elsewhere = wiring.deployment(WHOLE | {"STATELIB_LOCAL": "/fast"}).local_states(pipeline).path
@@ -66,7 +66,7 @@ def test_local_copies_lie_below_the_scratch_directory_unless_said_otherwise() ->
     assert default.parent != other.parent, "two deployments may share a disk"
 
 
-def test_an_empty_catalog_is_made_and_another_versions_is_left_alone(tmp_path: Path) -> None:
+def test_an_empty_catalog_is_created_and_one_of_another_version_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/catalog.db"
     assert wiring.deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list() == []
     for version in ("0001", "9999"):
@@ -95,11 +95,11 @@ def say_version(path: Path, version: str) -> None:
         ("sqlite:////a/b@c.db", set()),
     ],
 )
-def test_passwords_of_a_url_are_known_in_every_way_to_write_them(url: str, password: set[str]) -> None:
+def test_passwords_of_a_url_are_recognised_in_every_encoding(url: str, password: set[str]) -> None:
     assert passwords(url) == password
 
 
-def test_no_worker_is_told_the_catalogs_password() -> None:
+def test_the_settings_for_workers_do_not_contain_the_catalogs_password() -> None:
     deployment = wiring.deployment(WHOLE | {"STATELIB_CATALOG": "postgresql+psycopg://me:hunter2@db/statelib"})
     assert b"hunter2" not in pickle.dumps(deployment.for_workers())
     assert "hunter2" not in repr(deployment)

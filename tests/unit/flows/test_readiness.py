@@ -36,8 +36,9 @@ def rule_of(ready: dict[str, Any] | None, days: int = 1, **source: Any) -> Ready
 def found_missing(
     rule: ReadyRule | None, existing: dict[str, int | None], now_ms: int = START_MS + 2 * DAY_MS
 ) -> list[str]:
-    """``there``: when the newest file under each path was changed, in ms after the end of the first interval; None for
-    a directory without files. The rule goes through JSON, as a trigger's does."""
+    """Return what the rule misses. ``there``: the time of the newest change under each path, in ms after the end of
+    the first interval; None for a directory without files. The rule is written to JSON and read back, as a trigger's
+    is."""
     assert rule is not None
 
     def look(path: str) -> SourceListing:
@@ -49,11 +50,11 @@ def found_missing(
     return missing(ReadyRule.from_json(rule.to_json()), look, lambda: now_ms)
 
 
-def test_without_a_rule_nothing_is_waited_for() -> None:
+def test_without_a_rule_a_run_does_not_wait() -> None:
     assert rule_of(None) is None
 
 
-def test_a_marker() -> None:
+def test_a_marker_file_makes_an_interval_complete() -> None:
     rule = rule_of({"marker": "_SUCCESS"})
     assert found_missing(rule, {}) == ["/d/2026-01-01 does not exist"]
     assert found_missing(rule, {"/d/2026-01-01": 0}) == ["/d/2026-01-01/_SUCCESS does not exist"]
@@ -63,7 +64,7 @@ def test_a_marker() -> None:
     assert found_missing(elsewhere, {"/d/2026-01-01": 0, "/d/done/20260102": 0}) == []
 
 
-def test_a_minimum_age() -> None:
+def test_files_must_have_the_minimum_age() -> None:
     rule = rule_of({"min_age": "10m"})
     at_the_end = START_MS + DAY_MS
     young = found_missing(rule, {"/d/2026-01-01": 0}, at_the_end + 599_999)
@@ -73,14 +74,14 @@ def test_a_minimum_age() -> None:
     assert empty == ["/d/2026-01-01 ended 1 s ago, expected 600 s or more"]
 
 
-def test_the_next_interval() -> None:
+def test_the_directory_of_the_next_interval_makes_an_interval_complete() -> None:
     rule = rule_of({"next_interval": True})
     text = "/d/2026-01-02, of the interval after it, does not exist"
     assert found_missing(rule, {"/d/2026-01-01": 0}) == [text]
     assert found_missing(rule, {"/d/2026-01-01": 0, "/d/2026-01-02": None}) == []
 
 
-def test_every_part_of_a_wide_interval() -> None:
+def test_a_wide_interval_needs_every_part() -> None:
     rule = rule_of({"marker": "_SUCCESS", "next_interval": True}, days=3)
     existing: dict[str, int | None] = {f"/d/2026-01-0{day}": 0 for day in (1, 2, 3)}
     existing |= {f"/d/2026-01-0{day}/_SUCCESS": 0 for day in (1, 3)}
@@ -92,8 +93,9 @@ def test_every_part_of_a_wide_interval() -> None:
     assert summary(long).endswith("; 26 more")
 
 
-def test_a_path_that_may_be_missing() -> None:
-    """Nothing is waited for in it; all else has to hold before it is taken for an interval without events."""
+def test_an_optional_path_may_be_missing_if_all_other_rules_hold() -> None:
+    """A run does not wait for files in the path; all other rules have to hold before the interval counts as one
+    without events."""
     rule = rule_of({"marker": "_SUCCESS", "next_interval": True}, on_missing="empty")
     assert found_missing(rule, {}) == ["/d/2026-01-02, of the interval after it, does not exist"]
     assert found_missing(rule, {"/d/2026-01-02": 0}) == []
@@ -116,6 +118,6 @@ def test_a_path_that_may_be_missing() -> None:
         ({"min_age": "1s", "timeout": "0s"}, {}, "more than 0"),
     ],
 )
-def test_a_rule_that_means_nothing_is_refused(ready: dict[str, Any], source: dict[str, Any], expected: str) -> None:
+def test_a_rule_without_effect_is_refused(ready: dict[str, Any], source: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         rule_of(ready, **source)

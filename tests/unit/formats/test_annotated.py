@@ -23,13 +23,14 @@ KINDS = next(FLINK.glob("1.20.5/kinds-hashmap-canonical-p1/savepoint-*/_metadata
 
 
 def tiled(part: Annotated) -> bool:
-    """The fields lie one behind the other, from the first byte to where the parser stands."""
+    """Return whether the fields follow each other without gaps, from the first byte to the place where the parser
+    stopped."""
     bounds = [0, *(field.offset + field.size_bytes for field in part.fields)]
     starts = [*(field.offset for field in part.fields), part.end]
     return bounds == starts
 
 
-def test_a_recording_reader_reads_what_a_reader_reads_and_keeps_whole_values() -> None:
+def test_a_recording_reader_reads_the_same_values_and_records_them() -> None:
     writer = Writer()
     writer.utf("Grüße")
     writer.i32(2)
@@ -62,7 +63,7 @@ def test_every_byte_of_flinks_metadata_is_a_named_field(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.parent.name)
-def test_every_stream_within_flinks_metadata_is_annotated_to_its_end(path: Path) -> None:
+def test_every_inline_stream_of_flinks_metadata_is_annotated_to_its_end(path: Path) -> None:
     for name in inline_streams(path):
         for part in dump_file(str(path.parent), name).parts:
             assert (part.problem, part.end) == ("", 1 if part.title == "change log" else len(part.data))
@@ -76,7 +77,7 @@ def inline_streams(path: Path) -> Sequence[str]:
     return [stream.name for stream in streams if isinstance(stream, ByteStreamStateHandle)]
 
 
-def test_the_fields_have_the_values_and_parts_that_the_handles_have() -> None:
+def test_the_fields_have_the_values_and_parts_of_the_handles() -> None:
     (result,) = annotate_metadata(KINDS.read_bytes())
     fields = {(f.parts, f.name): (f.offset, f.value) for f in result.fields}
     assert fields[(), "version"] == (4, 4)
@@ -85,7 +86,7 @@ def test_the_fields_have_the_values_and_parts_that_the_handles_have() -> None:
 
 
 @given(cut=st.integers(0, 22_077))
-def test_a_cut_file_is_shown_up_to_the_cut(cut: int) -> None:
+def test_a_truncated_file_is_annotated_up_to_its_end(cut: int) -> None:
     data = KINDS.read_bytes()
     whole, result = annotate_metadata(data)[0], annotate_metadata(data[:cut])[0]
     assert result.problem
@@ -97,7 +98,7 @@ def test_a_cut_file_is_shown_up_to_the_cut(cut: int) -> None:
 
 
 @given(at=st.integers(0, 22_818), bit=st.integers(0, 7))
-def test_no_damaged_bit_makes_it_fail(at: int, bit: int) -> None:
+def test_a_flipped_bit_is_reported_as_a_problem_and_not_raised(at: int, bit: int) -> None:
     data = bytearray(KINDS.read_bytes())
     data[at] ^= 1 << bit
     for part in annotate_metadata(bytes(data)):
@@ -106,12 +107,12 @@ def test_no_damaged_bit_makes_it_fail(at: int, bit: int) -> None:
 
 
 @given(data=st.binary(max_size=80))
-def test_any_bytes_as_a_change_log(data: bytes) -> None:
+def test_any_bytes_can_be_annotated_as_a_change_log(data: bytes) -> None:
     for part in annotate_change_log(data, "log"):
         assert tiled(part)
 
 
-def test_a_parser_that_stops_says_where() -> None:
+def test_the_problem_names_the_offset_at_which_the_parser_stopped() -> None:
     def parse(reader: Reader) -> None:
         with reader.part("head"):
             reader.i32("number")
@@ -122,7 +123,7 @@ def test_a_parser_that_stops_says_where() -> None:
     assert "expected 5 bytes at offset 6" in result.problem
 
 
-def test_dumping_metadata_by_its_directory() -> None:
+def test_metadata_can_be_dumped_by_the_path_of_its_directory() -> None:
     dump = dump_metadata(str(KINDS.parent))
     assert (dump.path, dump.size_bytes, len(dump.parts)) == (str(KINDS), 22_819, 1)
     assert all(a.offset <= b.offset for a, b in pairwise(dump.parts[0].fields))

@@ -49,7 +49,7 @@ def part(schema: KeyedStateSchema, states: list[StateRows], key_groups: KeyGroup
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize(("max_parallelism", "step"), [(1, 1), (128, 1), (128, 50), (300, 128), (32768, 9000)])
-def test_it_is_the_stream_of_one_scan(max_parallelism: int, step: int, compressed: bool) -> None:
+def test_chunks_make_the_same_stream_as_one_scan(max_parallelism: int, step: int, compressed: bool) -> None:
     schema, whole = schema_of(max_parallelism), all_key_groups(max_parallelism)
     states = entries(schema, 500)
     bounds = [(start, min(start + step, max_parallelism) - 1) for start in range(0, max_parallelism, step)]
@@ -65,7 +65,7 @@ def test_it_is_the_stream_of_one_scan(max_parallelism: int, step: int, compresse
     assert stream.statistics[2].total_entries == 0
 
 
-def test_chunks_may_leave_key_groups_out() -> None:
+def test_chunks_may_leave_out_key_groups() -> None:
     schema, whole = schema_of(128), KeyGroupRange(10, 90)
     states = entries(schema, 200)
     stream = ChunkedStream(schema, whole, [part(schema, states, KeyGroupRange(20, 21))], compressed=True)
@@ -94,7 +94,7 @@ def test_entries_of_other_key_groups_are_refused() -> None:
     assert caught.value.kind == "foreign-key-group"
 
 
-def test_a_header_in_parts_is_the_header() -> None:
+def test_a_header_encoded_from_its_parts_is_the_same() -> None:
     schema = schema_of(128)
     header = encode_header(schema, compressed=True)
     parts = header_parts(header + b"more")
@@ -103,8 +103,8 @@ def test_a_header_in_parts_is_the_header() -> None:
     assert encode_header_with(parts, schema, True, []) == header
 
 
-def test_what_is_kept_of_a_header_are_its_own_bytes() -> None:
-    """A snapshot that says the same in another way: its options in another order, say."""
+def test_unchanged_parts_of_a_header_keep_their_bytes() -> None:
+    """The serializer snapshot is equivalent but has other bytes, for example its options in another order."""
     schema = schema_of(128)
     parts = header_parts(encode_header(schema, compressed=False))
     strange = type(parts)(parts.key, {**parts.states, "m": parts.states["m"].replace(b"MAP", b"map")})

@@ -42,13 +42,13 @@ def read(
 
 
 def two_groups() -> tuple[bytes, list[int]]:
-    """Key groups 1 and 3 of range 1..3, one entry each."""
+    """Return a stream of the range 1..3 with one entry in the key groups 1 and 3."""
     state = rows((b"\x01a\0", b"x"), (b"\x03b\0", b"y"))
     pieces, offsets = encode_canonical(ONE_STATE, KeyGroupRange(1, 3), [state], False)
     return b"".join(pieces), list(offsets)
 
 
-def test_exact_bytes_of_one_entry() -> None:
+def test_a_stream_with_one_entry_has_these_exact_bytes() -> None:
     pieces, offsets = encode_canonical(ONE_STATE, ALL, [rows((KEY, VALUE))], False)
     data = b"".join(pieces)
     assert len(data) == 393
@@ -69,7 +69,7 @@ def test_states_of_a_key_group_follow_each_other() -> None:
     assert {i: entries(r) for i, r in result.items()} == {0: entries(first), 2: entries(second)}
 
 
-def test_a_state_may_come_twice() -> None:
+def test_a_key_group_may_contain_a_state_twice() -> None:
     def entry(key: bytes, follower: int) -> bytes:
         return b"\0\0\0\2" + bytes([key[0] | 0x80]) + key[1:] + b"\0\0\0\1v" + struct.pack(">H", follower)
 
@@ -78,28 +78,28 @@ def test_a_state_may_come_twice() -> None:
     assert {i: [k for k, _ in entries(r)] for i, r in result.items()} == {1: [b"\x01a", b"\x01c"], 0: [b"\x01b"]}
 
 
-def test_nothing_at_all() -> None:
+def test_a_stream_without_entries_is_only_a_header() -> None:
     assert encode_key_group([(0, NO_ROWS)], True) == b""
     pieces, offsets = encode_canonical(SCHEMA, KeyGroupRange(3, 5), [NO_ROWS, []], True)
     assert (len(pieces), offsets) == (1, (0, 0, 0))
     assert read(pieces[0], offsets, KeyGroupRange(3, 5)) == []
 
 
-def test_reads_only_wanted_key_groups() -> None:
+def test_only_the_requested_key_groups_are_read() -> None:
     data, offsets = two_groups()
     assert read(data, tuple(offsets), KeyGroupRange(1, 3), KeyGroupRange(2, 9)) == [(0, [(b"\x03b\0", b"y")])]
     assert read(data, tuple(offsets), KeyGroupRange(1, 3), KeyGroupRange(2, 2)) == []
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_every_cut_of_a_key_group_is_noticed(compressed: bool) -> None:
+def test_every_truncation_of_a_key_group_is_detected(compressed: bool) -> None:
     data = encode_key_group([(0, rows((KEY, VALUE))), (1, rows((KEY, b""), (KEY + b"x", VALUE)))], compressed)
     for size in range(len(data)):
         with pytest.raises(CorruptStateError):
             decode_key_group(data[:size], compressed)
 
 
-def test_every_flipped_bit_of_a_compressed_key_group_is_noticed() -> None:
+def test_every_flipped_bit_of_a_compressed_key_group_is_detected() -> None:
     data = encode_key_group([(0, rows(*((KEY + bytes([i]), VALUE) for i in range(9))))], True)
     original = entries(decode_key_group(data, True)[0][0])
     for position in range(len(data) * 8):
@@ -123,7 +123,7 @@ def test_every_flipped_bit_of_a_compressed_key_group_is_noticed() -> None:
     ],
     ids=["no entry", "nothing behind the id", "negative key length", "negative value length", "empty key"],
 )
-def test_bad_groups(data: bytes, kind: str) -> None:
+def test_damaged_key_groups_are_refused(data: bytes, kind: str) -> None:
     with pytest.raises(CorruptStateError) as caught:
         decode_key_group(data, False)
     assert caught.value.kind == kind
@@ -143,7 +143,7 @@ def test_bad_groups(data: bytes, kind: str) -> None:
     ],
     ids=["swapped", "shifted", "in the header", "negative", "beyond the end", "twice", "too early", "too late"],
 )
-def test_bad_offsets(change: object, kind: str) -> None:
+def test_wrong_offsets_are_refused(change: object, kind: str) -> None:
     data, offsets = two_groups()
     assert callable(change)
     with pytest.raises(CorruptStateError) as caught:
@@ -151,7 +151,7 @@ def test_bad_offsets(change: object, kind: str) -> None:
     assert caught.value.kind == kind
 
 
-def test_state_ids_are_those_of_the_header() -> None:
+def test_state_ids_follow_the_order_of_the_header() -> None:
     data = encode_key_group([(1, rows((KEY, VALUE)))], False)
     handle = KeyGroupsSavepointStateHandle(KeyGroupRange(29, 29), (9,), ByteStreamStateHandle("x", bytes(9) + data))
 
@@ -177,13 +177,13 @@ def test_state_ids_are_those_of_the_header() -> None:
         ([rows((b"", b""))], "bad-entry"),
     ],
 )
-def test_entries_that_do_not_belong(batches: list[StateRows], kind: str) -> None:
+def test_entries_of_a_wrong_key_group_or_order_are_refused(batches: list[StateRows], kind: str) -> None:
     with pytest.raises(CorruptStateError, match="'v'") as caught:
         list(CanonicalStream(ONE_STATE, KeyGroupRange(1, 3), [batches], False))
     assert caught.value.kind == kind
 
 
-def test_wrong_requests() -> None:
+def test_a_wrong_number_of_states_or_a_wrong_range_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="1 state, expected 2"):
         CanonicalStream(SCHEMA, ALL, [NO_ROWS], False)
     with pytest.raises(InvalidRequestError, match="0-128"):

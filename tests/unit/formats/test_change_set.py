@@ -58,7 +58,7 @@ def decoded(data: bytes, wanted: KeyGroupRange = WHOLE) -> ChangeSet:
     return decode_change_set(decode_stream(memoryview(data), "log"), 0, wanted, "log")
 
 
-def test_each_changed_state_is_named_and_each_change_is_there() -> None:
+def test_a_change_set_contains_each_changed_state_and_each_change() -> None:
     changes = decoded(encode_changes(SCHEMA, EXAMPLE))
     bound = {b.number: b.descriptor for b in (read_binding(record, "log") for record in changes.metadata)}
     assert {number: state.name for number, state in bound.items()} == {0: "totals", 2: "visits", 3: "per_place"}
@@ -70,7 +70,7 @@ def test_each_changed_state_is_named_and_each_change_is_there() -> None:
     assert sorted(ops[3]) == [Op.ADD, Op.ADD_OR_UPDATE_ELEMENT, Op.REMOVE_ELEMENT], "a null is a map of one entry"
 
 
-def test_a_part_of_the_key_groups() -> None:
+def test_the_changes_of_some_key_groups_can_be_read_alone() -> None:
     data = encode_changes(SCHEMA, EXAMPLE)
     whole = decoded(data)
     parts = [decoded(data, KeyGroupRange(0, 40)), decoded(data, KeyGroupRange(41, 127))]
@@ -80,11 +80,11 @@ def test_a_part_of_the_key_groups() -> None:
     assert METADATA_GROUP not in whole.key_groups.tolist()
 
 
-def test_without_changes_there_is_no_stream() -> None:
+def test_without_changes_nothing_is_encoded() -> None:
     assert encode_changes(SCHEMA, [NOTHING] * 4) == b""
 
 
-def test_a_cut_or_changed_stream_is_an_error() -> None:
+def test_a_truncated_or_changed_stream_is_refused() -> None:
     data = encode_changes(SCHEMA, EXAMPLE)
     for stop in range(len(data)):
         with pytest.raises(CorruptStateError):
@@ -98,7 +98,7 @@ def test_a_cut_or_changed_stream_is_an_error() -> None:
         assert result == whole, "Snappy may copy the same bytes from another place"
 
 
-def test_an_uncompressed_set_that_ends_early_is_named() -> None:
+def test_an_uncompressed_change_set_that_ends_early_is_refused() -> None:
     plain = decode_stream(memoryview(encode_changes(SCHEMA, EXAMPLE)), "log").tobytes()
     for stop in range(len(plain)):
         with pytest.raises(CorruptStateError) as caught:
@@ -122,7 +122,9 @@ KRYO = Opaque("a.Kryo")
         (StateDescriptor("l", StateKind.LIST, KRYO), Op.SET),
     ],
 )
-def test_what_only_a_users_class_divides_is_not_called_damaged(state: StateDescriptor, op: Op) -> None:
+def test_entries_that_only_a_users_class_can_divide_are_unsupported_and_not_damaged(
+    state: StateDescriptor, op: Op
+) -> None:
     argument = from_list([b"\0\0\0\2" + bytes(20)])
     none = from_list([b""])
     records = ChangeRecords(np.array([op], np.uint8), np.zeros(1, np.int32), none, from_list([b"\0"]), argument)
@@ -134,7 +136,7 @@ def test_what_only_a_users_class_divides_is_not_called_damaged(state: StateDescr
         records_of(logged, np.arange(1), KRYO, state)
 
 
-def test_timers_are_logged_and_the_last_that_became_of_each_counts() -> None:
+def test_timers_are_logged_and_the_last_change_of_each_counts() -> None:
     timers = timers_descriptor(EVENT_TIMERS, "alarms", TIME_WINDOW)
     schema = KeyedStateSchema(STRING, 128, (timers,))
     keys = pa.array(["a", "b", "c"])

@@ -40,7 +40,7 @@ def body() -> tuple[bytes, dict[str, Any]]:
         (["schema", "key_type"], "nullable<long; x>"),
     ],
 )
-def test_numbers_that_no_manifest_holds_are_damage(path: list[str | int], value: object) -> None:
+def test_impossible_numbers_in_a_manifest_are_damage(path: list[str | int], value: object) -> None:
     flink, content = body()
     at: Any = content
     for step in path[:-1]:
@@ -66,7 +66,7 @@ def test_a_header_of_an_impossible_number_of_key_groups_is_damaged(max_paralleli
 
 
 @pytest.mark.parametrize(("message", "most"), [("a\nb\x1b[31m\ud800", 40), ("x" * 70_000, 4000)])
-def test_what_comes_out_of_bytes_is_one_line_of_some_length(message: str, most: int) -> None:
+def test_text_made_of_stored_bytes_is_one_printable_line_of_limited_length(message: str, most: int) -> None:
     for kind in (CorruptStateError, UnsupportedError):
         result = kind(message, kind="k").message
         assert result.isprintable()

@@ -41,7 +41,7 @@ def test_the_specification_lists_every_field() -> None:
     assert sorted(listed) == sorted(field.name for field in manifest_json.MANIFEST.fields)
 
 
-def test_an_error_has_the_path_of_the_value_and_what_was_expected_and_found() -> None:
+def test_an_error_names_the_path_of_the_value_the_expected_and_the_found_one() -> None:
     content = {
         "path": "a",
         "size_bytes": 1,

@@ -24,7 +24,7 @@ HEADER = encode_header(KeyedStateSchema(LONG, 128, STATES), False)
 OPAQUE = Opaque("com.acme.OrderSerializer", "", FOREIGN)
 
 
-def test_without_content_it_is_opaque() -> None:
+def test_a_foreign_serializer_without_content_is_opaque() -> None:
     decoded = decode_keyed_header(HEADER.replace(SIMPLE, FOREIGN), 128)
     assert [state.value_type for state in decoded.schema.states] == [OPAQUE] * 3
     assert decoded.schema.states[2].user_key_type == BOOLEAN
@@ -41,14 +41,14 @@ def test_without_content_it_is_opaque() -> None:
     ],
     ids=["content", "no end", "version", "Flink's own"],
 )
-def test_what_may_be_more_is_refused_by_name(data: bytes) -> None:
+def test_a_foreign_serializer_that_may_have_content_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(UnsupportedError) as caught:
         decode_keyed_header(data, 128)
     assert caught.value.kind == "unknown-serializer"
 
 
-def test_in_a_pojo_its_length_is_known() -> None:
-    """Whatever it holds: the snapshots of a POJO's fields are framed."""
+def test_a_foreign_serializer_of_a_pojo_field_is_read_whatever_its_content() -> None:
+    """The snapshots of a POJO's fields have lengths."""
     pojo = Pojo("com.acme.Cart", (Field("n", LONG), Field("order", Opaque("x", "", FOREIGN + b"more"))))
     states = (StateDescriptor("s", StateKind.VALUE, pojo), *STATES)
     decoded = decode_keyed_header(encode_header(KeyedStateSchema(LONG, 128, states), False) + b"entries", 128)
@@ -57,8 +57,8 @@ def test_in_a_pojo_its_length_is_known() -> None:
     assert value_type.fields[1].type == Opaque("com.acme.OrderSerializer", "", FOREIGN + b"more")
 
 
-def test_operator_state_of_such_elements() -> None:
-    """The handle says where the elements begin: the header must end there."""
+def test_operator_state_with_foreign_serializers_is_read_as_bytes() -> None:
+    """The handle contains the offset of the first element: the header must end there."""
     state = OperatorStateContent(
         OperatorStateDescriptor("e", OperatorStateMode.UNION, INT), pa.array([1, 2], pa.int32())
     )

@@ -34,7 +34,8 @@ def entry(key: int, value: bytes) -> bytes:
 
 
 def stream(groups: dict[int, dict[int, bytes]]) -> tuple[KeyGroupsStateHandle, bytes]:
-    """Key group after key group: ``n`` of each key, then its value of Kryo's, then a timer of the first key."""
+    """Return a stream with these parts in each key group: ``n`` of each key, the key's value in Kryo's format, and a
+    timer of the first key."""
     data, offsets = b"x", []
     for group in range(128):
         offsets.append(len(data))
@@ -61,7 +62,7 @@ def by_group(keys: Sequence[int]) -> dict[int, list[int]]:
     return groups
 
 
-def test_values_among_others_are_found_where_keys_and_the_next_state_prove_it() -> None:
+def test_the_ends_of_values_are_found_if_keys_and_the_next_state_prove_them() -> None:
     made = random.Random(5)
     keys_of = by_group([made.randrange(-(2**63), 2**63) for _ in range(300)])
     groups = {g: {k: made.randbytes(made.randrange(1, 40)) for k in keys} for g, keys in keys_of.items()}
@@ -71,12 +72,12 @@ def test_values_among_others_are_found_where_keys_and_the_next_state_prove_it() 
     assert len(found(groups, only=2)) == len(groups)
 
 
-def test_the_only_value_of_a_key_group_needs_no_search() -> None:
+def test_the_only_value_of_a_key_group_ends_at_its_end() -> None:
     groups = {g: {keys[0]: entry(keys[-1], b"\0")} for g, keys in by_group(range(300)).items()}
     assert [value for _, value in found(groups)] == [v for g in sorted(groups) for v in groups[g].values()]
 
 
-def test_a_value_that_could_be_an_entry_is_not_cut() -> None:
+def test_a_value_that_could_contain_an_entry_is_refused() -> None:
     (group, keys) = next((g, keys) for g, keys in by_group(range(1000)).items() if len(keys) > 2)
     assert len(found({group: {keys[0]: b"abc", keys[1]: b"de"}})) == 2
     with pytest.raises(UnsupportedError) as caught:
@@ -84,8 +85,8 @@ def test_a_value_that_could_be_an_entry_is_not_cut() -> None:
     assert caught.value.kind == "opaque-entries"
 
 
-def test_a_value_that_could_be_the_next_state_is_not_cut() -> None:
-    """Two timers would fill the rest as well as the end of the value and the one that there is."""
+def test_a_value_that_could_contain_the_next_state_is_refused() -> None:
+    """Two timers would fill the rest just as well as the end of the value and the one existing timer."""
     (group, keys) = next(iter(by_group(range(10)).items()))
     one = struct.pack(">Qq", (1 << 63) + 5, keys[0]) + b"\0"
     with pytest.raises(UnsupportedError) as caught:

@@ -73,20 +73,20 @@ def header(*states: bytes, compressed: bool = False, version: int = 6) -> bytes:
     return writer.getvalue()
 
 
-def test_exact_bytes_of_the_smallest() -> None:
+def test_the_smallest_header_has_these_exact_bytes() -> None:
     schema = KeyedStateSchema(LONG, 128, (VALUE,))
     data = encode_header(schema, compressed=False)
     assert data == header(long_value_state())
     assert len(data) == 363
 
 
-def test_round_trip_of_every_kind() -> None:
+def test_a_header_with_every_kind_of_state_is_read_back() -> None:
     for compressed in (False, True):
         data = encode_header(ALL, compressed)
         assert decode_header(data + b"entries", 300) == (ALL, compressed, len(data))
 
 
-def test_no_states() -> None:
+def test_a_header_without_states_is_read_back() -> None:
     schema = KeyedStateSchema(STRING, 128, ())
     assert decode_header(encode_header(schema, False), 128)[0] == schema
 
@@ -108,7 +108,7 @@ def test_timers_keep_their_state_ids() -> None:
     assert decoded.size_bytes == len(data)
 
 
-def test_key_value_v2_holds_the_list_element() -> None:
+def test_a_key_value_v2_state_has_the_type_of_its_list_elements() -> None:
     decoded = decode_keyed_header(header(long_value_state("LIST", ordinal=4)), 128)
     assert decoded.schema.states == (StateDescriptor("v", StateKind.LIST, LONG),)
 
@@ -124,19 +124,19 @@ def test_key_value_v2_holds_the_list_element() -> None:
         (header(long_value_state("MAP")), UnsupportedError, "serializer of long"),
     ],
 )
-def test_refused(data: bytes, error: type[Exception], message: str) -> None:
+def test_unsupported_and_damaged_headers_are_refused(data: bytes, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         decode_header(data, 128)
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_truncation_is_detected() -> None:
     data = encode_header(ALL, True)
     for size in range(len(data)):
         with pytest.raises(CorruptStateError):
             decode_header(data[:size], 300)
 
 
-def test_cut_timers_are_noticed() -> None:
+def test_every_truncation_of_a_header_with_timers_is_detected() -> None:
     data = header(timer_state("t"))
     for size in range(len(data)):
         with pytest.raises(CorruptStateError):

@@ -113,7 +113,7 @@ def assert_same(left: CheckpointManifest, right: CheckpointManifest) -> None:
     ],
     ids=["checkpoint", "first savepoint", "merged", "side data"],
 )
-def test_round_trip(manifest: CheckpointManifest) -> None:
+def test_a_manifest_is_read_back(manifest: CheckpointManifest) -> None:
     data = append_manifest(metadata(), manifest)
     assert data.startswith(metadata())
     read_back, read = read_checkpoint_file(data)
@@ -123,7 +123,7 @@ def test_round_trip(manifest: CheckpointManifest) -> None:
     assert append_manifest(metadata(), read) == data
 
 
-def test_a_merged_file_has_a_checksum_for_itself_and_for_each_piece() -> None:
+def test_a_merged_file_has_a_checksum_of_its_own_and_of_each_segment() -> None:
     assert MERGED.checksums() == {
         MERGED.path: (400, 5),
         f"{MERGED.path}@0+100": (100, 7),
@@ -137,20 +137,20 @@ def test_a_merged_file_has_a_checksum_for_itself_and_for_each_piece() -> None:
     }
 
 
-def test_what_a_snapshot_wrote_is_recorded() -> None:
+def test_the_written_bytes_of_a_snapshot_are_recorded() -> None:
     _, read = read_checkpoint_file(append_manifest(metadata(), dataclasses.replace(MANIFEST, uploaded_bytes=1 << 40)))
     assert read is not None
     assert read.uploaded_bytes == 1 << 40
 
 
-def test_what_a_snapshot_cost_is_recorded() -> None:
+def test_the_measured_cost_of_a_snapshot_is_recorded() -> None:
     cost = dataclasses.replace(MANIFEST, upload_ms=3, keys_changed=1 << 40)
     _, read = read_checkpoint_file(append_manifest(metadata(), cost))
     assert read is not None
     assert read.measured == cost.measured == SnapshotMeasure(1, 2, 3, None, 1 << 40)
 
 
-def test_where_each_subtask_restored_from_is_recorded() -> None:
+def test_the_origin_of_each_subtasks_restore_is_recorded() -> None:
     origins = ("local", "remote", "mixed", "empty")
     _, read = read_checkpoint_file(append_manifest(metadata(), dataclasses.replace(MANIFEST, restored_from=origins)))
     assert read is not None
@@ -166,7 +166,7 @@ def test_restores_and_uid_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["[[1]]", "[[-1,2]]", "[[1,true]]", "[5]", "7"])
-def test_a_wrong_measure_of_a_restore_is_damage(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_measure_of_a_restore_is_damage(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def changed(content: dict[str, object], **_options: object) -> str:
         content["restores"] = json.loads(wrong)
         return original(content)
@@ -177,7 +177,7 @@ def test_a_wrong_measure_of_a_restore_is_damage(wrong: str, monkeypatch: pytest.
         read_checkpoint_file(append_manifest(metadata(), MANIFEST))
 
 
-def test_a_manifest_from_before_sharing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_of_the_version_without_shared_files_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def without(content: dict[str, Any], **_options: object) -> str:
         del content["uploaded_bytes"], content["restored_from"], content["restores"], content["uid"]
         del content["upload_ms"], content["keys_changed"]
@@ -197,7 +197,7 @@ def test_a_manifest_from_before_sharing_is_read(monkeypatch: pytest.MonkeyPatch)
     assert_same(dataclasses.replace(MANIFEST, uploaded_bytes=None, files=older), read)
 
 
-def test_a_manifest_from_before_meanings_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_of_the_version_without_meanings_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def without(content: dict[str, Any], **_options: object) -> str:
         for state in content["schema"]["states"]:
             del state["meanings"]
@@ -213,8 +213,8 @@ def test_a_manifest_from_before_meanings_is_read(monkeypatch: pytest.MonkeyPatch
     assert read.schema == dataclasses.replace(SCHEMA, states=states)
 
 
-def test_earlier_names_are_not_recorded() -> None:
-    """They are for the file that reads older snapshots, and say nothing of this one."""
+def test_the_earlier_names_of_states_are_not_recorded() -> None:
+    """Earlier names describe older snapshots, not this one."""
     meanings = (FieldMeaning("", "count", renamed_from=("n",)),)
     named = dataclasses.replace(SCHEMA.states[1], meanings=meanings, renamed_from=("old",))
     schema = dataclasses.replace(SCHEMA, states=(SCHEMA.states[0], named))
@@ -223,7 +223,7 @@ def test_earlier_names_are_not_recorded() -> None:
     assert read.schema == SCHEMA
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     data = append_manifest(metadata(), MANIFEST)
     for position in range(len(data) * 8):
         damaged = bytearray(data)
@@ -232,14 +232,14 @@ def test_every_flipped_bit_is_noticed() -> None:
             read_checkpoint_file(bytes(damaged))
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_truncation_is_detected() -> None:
     data = append_manifest(metadata(), MANIFEST)
     for size in range(len(data)):
         with pytest.raises(CorruptStateError):
             read_checkpoint_file(data[:size], "chk-17/_metadata")
 
 
-def test_bytes_behind_the_file_are_noticed() -> None:
+def test_bytes_after_the_manifest_are_refused() -> None:
     data = append_manifest(metadata(), MANIFEST)
     for more in (b"\0", data, data[-16:]):
         with pytest.raises(CorruptStateError):
@@ -283,7 +283,7 @@ def test_a_file_of_flink_has_no_manifest() -> None:
         (b'"bounds":[0.5,1e+300]', b'"bounds":[true]', r"states\[0\].meanings\[0\].bounds: expected numbers"),
     ],
 )
-def test_a_wrong_body_names_the_field(old: bytes, new: bytes, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_names_the_wrong_field(old: bytes, new: bytes, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def changed(*_args: object, **_options: object) -> str:
         assert original.count(old) >= 1
         return original.replace(old, new).decode()
@@ -296,7 +296,7 @@ def test_a_wrong_body_names_the_field(old: bytes, new: bytes, message: str, monk
     assert caught.value.kind == "corrupt-metadata"
 
 
-def test_a_manifest_of_a_newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_of_a_newer_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MANIFEST_VERSION", 2)
     data = append_manifest(metadata(), MANIFEST)
     monkeypatch.undo()

@@ -70,7 +70,7 @@ EVERYTHING = CheckpointMetadata(
 )
 
 
-def test_exact_bytes() -> None:
+def test_small_metadata_have_these_exact_bytes() -> None:
     handle = KeyGroupsSavepointStateHandle(KeyGroupRange(86, 87), (0, 363), RelativeFileStateHandle("f", 400))
     expected = (
         bytes.fromhex("4960672d 00000003 0000000000000011 00000000 00000001")
@@ -82,24 +82,24 @@ def test_exact_bytes() -> None:
     assert encode_metadata(one_operator(keyed=handle)) == expected
 
 
-def test_round_trip_of_everything() -> None:
+def test_metadata_with_every_kind_of_handle_are_read_back() -> None:
     data = encode_metadata(EVERYTHING)
     assert decode_metadata(data) == (EVERYTHING, len(data))
 
 
-def test_what_follows_is_left_alone() -> None:
+def test_bytes_after_the_metadata_are_not_read() -> None:
     data = encode_metadata(EVERYTHING)
     assert decode_metadata(data + b"more") == (EVERYTHING, len(data))
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_truncation_is_detected() -> None:
     data = encode_metadata(EVERYTHING)
     for size in range(len(data)):
         with pytest.raises(CorruptStateError):
             decode_metadata(data[:size])
 
 
-def test_any_flipped_bit_raises_only_typed_errors() -> None:
+def test_a_flipped_bit_raises_at_most_a_typed_error() -> None:
     data = encode_metadata(EVERYTHING)
     for position in range(len(data) * 8):
         damaged = bytearray(data)
@@ -110,7 +110,7 @@ def test_any_flipped_bit_raises_only_typed_errors() -> None:
             assert "_metadata" in error.message  # noqa: PT017 - the loop needs both outcomes
 
 
-def test_names_the_file_and_the_handle_it_cannot_read() -> None:
+def test_the_error_names_the_file_and_the_unknown_handle() -> None:
     data = encode_metadata(one_operator())
     place = len(data) - 10
     assert data[place] == 0
@@ -139,14 +139,14 @@ def test_names_the_file_and_the_handle_it_cannot_read() -> None:
         "max parallelism", "more subtasks than parallelism", "subtask index", "flag",
     ],
 )  # fmt: skip
-def test_bad_numbers(place: int, value: int, error: type[StatelibError]) -> None:
+def test_impossible_numbers_are_refused(place: int, value: int, error: type[StatelibError]) -> None:
     data = bytearray(encode_metadata(one_operator()))
     struct.pack_into(">I", data, place, value)
     with pytest.raises(error):
         decode_metadata(bytes(data))
 
 
-def test_a_subtask_listed_twice() -> None:
+def test_a_subtask_that_is_listed_twice_is_refused() -> None:
     operator = OperatorState(operator_id("a"), 2, 128, ((1, OperatorSubtaskState()), (1, OperatorSubtaskState())))
     with pytest.raises(CorruptStateError, match="twice"):
         decode_metadata(encode_metadata(CheckpointMetadata(1, (operator,))))
@@ -158,7 +158,7 @@ def test_in_flight_buffers_are_not_dropped_silently() -> None:
 
 
 def later_version(version: int, names: bytes, channels: bytes) -> bytes:
-    """One operator with one subtask that has ``channels``, as versions 4 to 6 lay it out."""
+    """Return metadata with one operator with one subtask that has ``channels``, in the layout of versions 4 to 6."""
     head = struct.pack(">IiqII", 0x4960672D, version, 5, 0, 1)
     operator = names + operator_id("a") + struct.pack(">II", 1, 128) + b"\0" + struct.pack(">I", 1)
     subtask = struct.pack(">III", 0, 0, 0) + b"\0\0" + channels
@@ -187,7 +187,7 @@ def test_channel_state_is_counted_and_skipped() -> None:
         )
 
 
-def test_version_2_without_legacy_state() -> None:
+def test_version_2_without_legacy_state_is_read() -> None:
     head = struct.pack(">IiqII", 0x4960672D, 2, 5, 0, 1)
     operator = operator_id("a") + struct.pack(">IIII", 2, 128, 1, 1)
     subtask = struct.pack(">IqI", 1, 0, 0) + struct.pack(">II", 0, 0) + b"\0\0"
@@ -206,8 +206,8 @@ def test_master_states_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(("reference", "marker"), [(b"", 0), (struct.pack(">q", 41), 1), (b"", 2)])
-def test_version_7_says_of_each_subtask_which_checkpoint_it_is_from(reference: bytes, marker: int) -> None:
-    """Metadata of version 7 is that of version 6 with a marker after each subtask."""
+def test_version_7_has_the_checkpoint_of_each_subtask(reference: bytes, marker: int) -> None:
+    """Metadata of version 7 are those of version 6 with a marker after each subtask."""
     plain = one_operator(keyed=KeyGroupsSavepointStateHandle(KeyGroupRange(0, 0), (0,), INLINE))
     data = encode_metadata(plain)
     body = data[:24] + bytes(4) + data[24:] + bytes([marker]) + reference

@@ -39,11 +39,11 @@ ONE, TEXT = {"type": "long", "v": 1}, {"type": "string", "v": "x"}
         ({"type": "decoded", "class": "c", "v": [1]}, [1]),
     ],
 )
-def test_values(typed: dict[str, object], plain: object) -> None:
+def test_typed_values_become_plain_json(typed: dict[str, object], plain: object) -> None:
     assert natural(typed) == plain
 
 
-def test_rows_have_their_names_where_there_are_some() -> None:
+def test_rows_become_objects_if_their_fields_have_names() -> None:
     row = {"type": "row", "kind": "+I", "v": [ONE, TEXT]}
     assert natural(row, Ttl(Row((Field("n", LONG), Field("t", STRING))))) == {"n": 1, "t": "x"}
     assert natural(row, Row((Field("f0", LONG), Field("f1", STRING)))) == [1, "x"]

@@ -16,16 +16,16 @@ from statelib.formats.metadata.operator_id import operator_id
         ("sink-broadcast", "d68f2f683e295a7d99714276a8761dd3"),
     ],
 )
-def test_known_ids(uid: str, expected: str) -> None:
+def test_ids_are_those_that_flink_computes(uid: str, expected: str) -> None:
     assert operator_id(uid).hex() == expected
 
 
-def test_every_tail_length_gives_another_id() -> None:
+def test_texts_of_every_length_give_different_ids() -> None:
     ids = {operator_id("x" * length) for length in range(50)}
     assert len(ids) == 50
     assert all(len(each) == 16 for each in ids)
     assert operator_id("") == bytes(16)
 
 
-def test_uid_is_hashed_as_utf8() -> None:
+def test_a_uid_is_hashed_as_utf8() -> None:
     assert operator_id("é") != operator_id("e")

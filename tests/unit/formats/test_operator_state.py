@@ -41,13 +41,14 @@ def rules(**values: int) -> OperatorStateContent:
 
 
 @pytest.mark.parametrize("position", POSITIONS, ids=["none yet", "a day"])
-def test_a_source_position_comes_back(position: SourcePosition) -> None:
+def test_a_source_position_is_read_back(position: SourcePosition) -> None:
     (content,) = OperatorStream(*written(position_content(position))).contents()
     assert position_of(content) == position
 
 
-def test_bytes_of_a_source_position() -> None:
-    """Row: two kind bits (+I), three null bits, padded; then the longs that are set."""
+def test_a_source_position_has_these_exact_bytes() -> None:
+    """The bytes of the row are two kind bits (+I) and three null bits with padding, followed by the longs that are
+    set."""
     handle, data = written(position_content(POSITIONS[1]))
     ((name, mode, (offset,)),) = handle.states
     assert (name, mode) == ("statelib.source-position", 0)
@@ -59,7 +60,7 @@ def test_bytes_of_a_source_position() -> None:
     assert data[handle.states[0][2][0] :] == b"\x30" + b"\x80" + bytes(7)
 
 
-def test_header_and_offsets() -> None:
+def test_header_entries_and_offsets_have_these_exact_bytes() -> None:
     handle, data = written(rules(a=1, b=2), strings("seen", "x", "yz"), strings("all", "q", mode=UNION))
     header = decode_operator_header(data)
     assert data[:4] == b"\0\0\0\x05"
@@ -72,8 +73,8 @@ def test_header_and_offsets() -> None:
     assert data[at:] == b"\x02x" + b"\x03yz" + b"\x02q" + (2).to_bytes(4, "big") + entries
 
 
-def test_some_elements_only() -> None:
-    """Only the elements are read whose offsets a redistributed handle has."""
+def test_only_the_elements_of_a_redistributed_handle_are_read() -> None:
+    """A redistributed handle has the offsets of some elements."""
     handle, data = written(strings("seen", *"abcdef"))
     ((name, mode, offsets),) = handle.states
     (content,) = OperatorStream(
@@ -82,7 +83,7 @@ def test_some_elements_only() -> None:
     assert content.values.to_pylist() == ["e", "b"]
 
 
-def test_empty_states_are_states() -> None:
+def test_empty_states_are_stored() -> None:
     handle, data = written(strings("seen"), rules())
     assert [len(content) for content in OperatorStream(handle, data).contents()] == [0, 0]
 
@@ -92,7 +93,7 @@ TYPED = state_types().filter(lambda t: t != VOID).flatmap(lambda t: st.tuples(st
 
 @settings(max_examples=80, deadline=None)
 @given(TYPED, TYPED, st.data())
-def test_any_content_comes_back(elements, keys, data) -> None:
+def test_any_content_is_read_back(elements, keys, data) -> None:
     type_, values = elements
     key_type, key_values = keys
     mapped = data.draw(st.lists(plain_values(type_), min_size=len(key_values), max_size=len(key_values)))
@@ -147,8 +148,8 @@ def test_compressed_streams_are_read() -> None:
 @pytest.mark.parametrize(
     ("version", "message"), [(4, "let Flink 1.8 to 1.16"), (1, "let Flink 1.8 to 1.16"), (7, None)]
 )
-def test_other_versions_are_refused_by_number(version: int, message: str | None) -> None:
-    """Up to 4 the layout was another, which no Flink since 1.17 reads either."""
+def test_the_error_for_another_version_names_its_number(version: int, message: str | None) -> None:
+    """Versions up to 4 have another layout, which no Flink since 1.17 reads either."""
     _, data = written(strings("seen", "ab"))
     with pytest.raises(UnsupportedError, match=f"version {version}, can be read: 5, 6") as caught:
         decode_operator_header(version.to_bytes(4, "big") + data[4:])
@@ -157,7 +158,7 @@ def test_other_versions_are_refused_by_number(version: int, message: str | None)
     assert bool(caught.value.hint) == bool(message)
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_truncation_is_detected() -> None:
     handle, data = written(strings("seen", "ab"), rules(a=1, b=2))
     for size in range(len(data)):
         with pytest.raises(CorruptStateError):
@@ -180,14 +181,14 @@ def test_offsets_outside_the_content_are_damage(offset: int) -> None:
     assert caught.value.kind == "bad-offset"
 
 
-def test_a_broadcast_state_s_count_is_checked() -> None:
+def test_the_count_of_a_broadcast_state_is_checked() -> None:
     handle, data = written(rules(a=1))
     at = handle.states[0][2][0]
     with pytest.raises(CorruptStateError):
         list(OperatorStream(handle, data[:at] + b"\x7f\xff\xff\xff" + data[at + 4 :]).contents())
 
 
-def test_key_types_belong_to_broadcast_state() -> None:
+def test_only_a_broadcast_state_has_a_key_type() -> None:
     for mode, key in ((SPLIT, STRING), (UNION, STRING), (BROADCAST, None)):
         with pytest.raises(InvalidRequestError):
             OperatorStateDescriptor("s", mode, LONG, key)

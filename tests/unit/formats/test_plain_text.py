@@ -26,6 +26,6 @@ from statelib.formats.text.plain_text import texts
         (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), '[["a", 1]]'),
     ],
 )
-def test_texts(column: pa.Array, text: str) -> None:
+def test_each_value_has_this_exact_text(column: pa.Array, text: str) -> None:
     assert texts(column) == [text]
     assert texts(pa.concat_arrays([column, pa.nulls(1, column.type)])) == [text, "-"]

@@ -37,7 +37,7 @@ def stream() -> tuple[bytes, KeyGroupsStateHandle]:
     return data, handle
 
 
-def test_they_are_entries_of_their_states() -> None:
+def test_raw_timers_become_entries_of_timer_states() -> None:
     data, handle = stream()
     events, processing = read_raw_timers(data, handle, 1000, "raw")
     assert (events.descriptor.name, processing.descriptor.name) == ("_timer_state/event_w", "_timer_state/processing_w")
@@ -51,7 +51,7 @@ def test_they_are_entries_of_their_states() -> None:
     assert [('"kg":302' in line, line[-7:]) for line in exported] == [(True, '"ts":7}'), (True, '"ts":8}')]
 
 
-def test_what_is_none_of_it_is_refused() -> None:
+def test_other_raw_keyed_state_is_refused() -> None:
     data, handle = stream()
     for damaged in (b"\0" + data[1:], data[:7] + b"\3" + data[8:]):
         with pytest.raises(UnsupportedError) as caught:

@@ -16,7 +16,7 @@ STATES = struct.pack(">i", 1) + b"\0\x01s" + struct.pack(">biq", 1, 1, 3)
 DIRECTORIES = b"\0\x01a" + b"\0\x01b"
 
 
-def test_a_segment() -> None:
+def test_a_segment_handle_has_these_exact_bytes() -> None:
     writer = Writer()
     write_stream_handle(writer, HANDLE)
     assert writer.getvalue() == SEGMENT
@@ -30,7 +30,7 @@ def test_an_empty_segment_is_no_stream() -> None:
 
 
 @pytest.mark.parametrize(("at", "value"), [(1, -1), (9, -1), (13, 2), (13, -1)])
-def test_bad_numbers(at: int, value: int) -> None:
+def test_impossible_numbers_are_refused(at: int, value: int) -> None:
     data = bytearray(SEGMENT)
     struct.pack_into(">q" if at < 13 else ">i", data, at if at < 13 else 17, value)
     with pytest.raises(CorruptStateError) as caught:
@@ -39,18 +39,18 @@ def test_bad_numbers(at: int, value: int) -> None:
 
 
 @pytest.mark.parametrize("size", range(1, len(SEGMENT)))
-def test_cuts(size: int) -> None:
+def test_every_truncation_is_refused(size: int) -> None:
     with pytest.raises(CorruptStateError):
         read_stream_handle(Reader(SEGMENT[:size], "x"))
 
 
-def test_merged_operator_state() -> None:
+def test_merged_operator_state_is_read() -> None:
     reader = Reader(b"\x11" + STATES + DIRECTORIES + b"\0" + SEGMENT + b"rest", "x")
     assert read_operator_handle(reader) == OperatorStreamStateHandle((("s", 1, (3,)),), HANDLE)
     assert bytes(reader.take(4)) == b"rest"
 
 
-def test_merged_operator_state_that_is_empty() -> None:
+def test_empty_merged_operator_state_is_no_handle() -> None:
     reader = Reader(b"\x11" + struct.pack(">i", 0) + DIRECTORIES + b"\x01\x10rest", "x")
     assert read_operator_handle(reader) is None
     assert bytes(reader.take(4)) == b"rest"

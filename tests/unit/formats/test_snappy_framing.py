@@ -14,7 +14,7 @@ SAMPLES = [b"", b"a", bytes(100), bytes(range(256)) * 700, random.Random(1).rand
 
 
 @pytest.mark.parametrize("data", SAMPLES[1:], ids=len)
-def test_round_trip(data: bytes) -> None:
+def test_compressed_data_are_readable_by_another_implementation(data: bytes) -> None:
     framed = bytes(snappy_framing.compress(data))
     assert framed.startswith(b"\xff\x06\x00\x00sNaPpY")
     assert bytes(cramjam.snappy.decompress(framed)) == data
@@ -23,13 +23,13 @@ def test_round_trip(data: bytes) -> None:
     assert consumed == len(framed)
 
 
-def test_stops_where_the_next_stream_begins() -> None:
+def test_reading_stops_where_the_next_stream_begins() -> None:
     first, second = (bytes(snappy_framing.compress(data)) for data in (b"one", b"two" * 50))
     content, consumed = snappy_framing.decompress(memoryview(first + second), "x")
     assert (content.tobytes(), consumed) == (b"one", len(first))
 
 
-def test_stored_and_skippable_chunks() -> None:
+def test_uncompressed_and_skippable_chunks_are_read() -> None:
     crc = crc32c(b"hello")
     masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
     stored = b"\x01\x09\x00\x00" + struct.pack("<I", masked) + b"hello"
@@ -57,12 +57,12 @@ def test_damaged_chunks_are_refused(tail: bytes) -> None:
     assert caught.value.kind == "bad-compression"
 
 
-def test_without_identifier() -> None:
+def test_a_stream_without_identifier_is_refused() -> None:
     with pytest.raises(CorruptStateError, match="identifier"):
         snappy_framing.decompress(memoryview(b"\x00\x00\x00\x00"), "x")
 
 
-def test_no_flipped_payload_bit_changes_the_content_unnoticed() -> None:
+def test_no_flipped_bit_changes_the_content_without_an_error() -> None:
     data = b"abcdefgh" * 20
     framed = bytes(snappy_framing.compress(data))
     payload = len(snappy_framing.STREAM_IDENTIFIER) + 4
@@ -72,7 +72,8 @@ def test_no_flipped_payload_bit_changes_the_content_unnoticed() -> None:
         damaged[position // 8] ^= 1 << position % 8
         try:
             content, _ = snappy_framing.decompress(memoryview(bytes(damaged)), "x")
-            assert content.tobytes() == data, position  # another way to say the same, e.g. copy from a period before
+            # The changed bytes may encode the same content, for example a copy from one period before.
+            assert content.tobytes() == data, position
         except CorruptStateError:
             noticed += 1
     assert noticed > 100

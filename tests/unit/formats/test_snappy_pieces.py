@@ -22,7 +22,7 @@ def test_pieces_make_the_same_stream(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [61, 5000, 10**6])
-def test_a_stream_is_read_in_pieces(size: int) -> None:
+def test_a_stream_read_in_pieces_has_the_same_content(size: int) -> None:
     stream = bytes(compress(CONTENT))
     assert b"".join(part.tobytes() for part in decompress_pieces(cut(stream, size), "it")) == CONTENT
     two = decompress_pieces(cut(stream + stream, size), "them", several=True)
@@ -30,7 +30,7 @@ def test_a_stream_is_read_in_pieces(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [61, 5000, 10**6])
-def test_what_is_no_whole_stream_is_refused(size: int) -> None:
+def test_an_incomplete_stream_is_refused(size: int) -> None:
     stream = bytes(compress(CONTENT))
     for damaged in (stream[:-1], stream + stream, stream[10:], stream + b"\0", stream[:40] + b"\1" + stream[41:]):
         with pytest.raises(CorruptStateError):

@@ -10,7 +10,7 @@ QUIET_MS = 3_600_000
 
 
 def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Extend the visit of each key, and ask to be woken an hour after each event."""
+    """Extend the visit of each key, and set a timer one hour after each event."""
     last = events.group_by("k").aggregate([("t", "max"), ("t", "count")])
     at = pc.index_in(state["k"], value_set=last["k"].combine_chunks())
     seen, count = last["t_max"].take(at), last["t_count"].take(at)
@@ -27,7 +27,7 @@ def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def on_timer(timers: pa.Table, state: pa.Table) -> pa.Table:
-    """A visit is over if nothing came in the hour before the timer."""
+    """End a visit if no event came in the hour before the timer."""
     LOG.extend(zip(timers["k"].to_pylist(), timers["domain"].to_pylist(), moments(timers["timestamp"]), strict=True))
     assert timers["k"].to_pylist() == state["k"].to_pylist()
     ends = pc.add(state["last"].cast(pa.timestamp("ms", "UTC")), pa.scalar(QUIET_MS, pa.duration("ms")))
@@ -44,14 +44,14 @@ def on_timer(timers: pa.Table, state: pa.Table) -> pa.Table:
 
 
 def both_update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Each event asks for what it says: ``n`` is the moment, ``u`` the time domain."""
+    """Set the timer that each event describes: ``n`` is the time, ``u`` the time domain."""
     event = pc.if_else(pc.equal(events["u"], "event_time"), events["n"], None).cast(pa.timestamp("ms", "UTC"))
     clock = pc.if_else(pc.equal(events["u"], "event_time"), None, events["n"]).cast(pa.timestamp("ms", "UTC"))
     return state.slice(0, 0), pa.table({"k": events["k"], "event_time": event, "processing_time": clock})
 
 
 def both_on_timer(timers: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Counts, and sets another event timer 10 ms after each one of processing time."""
+    """Count the timers, and set an event-time timer 10 ms after each timer of processing time."""
     LOG.extend(zip(timers["k"].to_pylist(), timers["domain"].to_pylist(), moments(timers["timestamp"]), strict=True))
     rows = state.set_column(1, "fired", pc.add(pc.fill_null(state["fired"], 0), 1))
     clock = timers.filter(pc.equal(timers["domain"], "processing_time"))
@@ -60,7 +60,7 @@ def both_on_timer(timers: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table
 
 
 def forever(timers: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Sets the timer that fires again."""
+    """Set the timer that has fired again."""
     return state, pa.table({"k": timers["k"], "event_time": timers["timestamp"]})
 
 

@@ -70,7 +70,7 @@ def test_the_largest_sum_is_not_an_error():
         (pa.array([3.5, math.nan, None, -1.0]), -1.0, 3.5),
     ],
 )
-def test_min_and_max_of_ordered_types(values, least, greatest):
+def test_min_and_max_accept_every_ordered_type(values, least, greatest):
     present = [v for v in values.to_pylist() if v is not None and v == v]
     least, greatest = (min(present), max(present)) if least is None else (least, greatest)
     for agg, expected in (("min", least), ("max", greatest)):
@@ -81,7 +81,7 @@ def test_min_and_max_of_ordered_types(values, least, greatest):
         assert merged(spec, *halves) == [ends(values[0].as_py(), values[3].as_py()), None]
 
 
-def test_zero_has_one_sign():
+def test_the_zero_of_an_aggregate_is_positive():
     for agg in ("min", "max"):
         for values in ([0.0, -0.0], [-0.0, 0.0]):
             (column,) = partial(AggregateSpec(agg, ("x", DOUBLE)), grouping(0, 0), x=pa.array(values))
@@ -97,7 +97,7 @@ def test_avg_keeps_sum_and_count():
     assert merged(spec, column, column)[0] == {"sum": 6.0, "count": 4}
 
 
-def test_variance_of_large_numbers_keeps_its_digits():
+def test_the_variance_of_large_numbers_is_exact():
     """The difference of sums of squares would be 0 here, or negative."""
     spec = AggregateSpec("variance", ("x", DOUBLE))
     numbers = [1e9 + n for n in (4.0, 7.0, 13.0, 16.0)]
@@ -128,13 +128,13 @@ def test_last_takes_the_greatest_order_then_the_greatest_value():
     assert partial(first, grouping(0, 0, 0, 0, 0), **columns) == [{"value": "z", "by_t": 1, "by_n": 9}]
 
 
-def test_last_passes_over_null_values():
+def test_last_skips_null_values():
     spec = AggregateSpec("last", ("v", STRING), (("t", LONG),))
     columns = {"t": pa.array([1, 2, 3]), "v": pa.array(["a", None, None])}
     assert partial(spec, grouping(0, 0, 1), **columns) == [{"value": "a", "by_t": 1}, None]
 
 
-def test_merge_of_last_compares_with_what_was_stored():
+def test_last_compares_new_values_with_the_stored_one():
     spec = AggregateSpec("last", ("v", STRING), (("t", LONG),))
     type_ = pa.struct([("value", pa.string()), ("by_t", pa.int64())])
     before = pa.array([{"value": "a", "by_t": 5}, {"value": "a", "by_t": 5}, None, None], type_)

@@ -51,13 +51,13 @@ def test_a_cancelled_flight_ends_a_streak():
     assert results(update(events(("AA", 1, 1, 0.0), ("AA", 2, 1, None)), state(new("AA")))) == {"AA": (2, 1, 0, 1, 2)}
 
 
-def test_a_streak_goes_on_from_the_state_until_a_late_flight():
+def test_a_streak_continues_from_the_state_until_a_late_flight():
     before = state(("AA", 10, 8, 4, 6, 5), ("UA", 10, 8, 4, 6, 5))
     flown = events(("AA", 8, 1, 0.0), ("AA", 9, 1, 0.0), ("AA", 10, 1, 0.0), ("UA", 8, 1, 0.0), ("UA", 9, 1, 99.0))
     assert results(update(flown, before)) == {"AA": (13, 11, 7, 7, 10), "UA": (12, 9, 0, 6, 9)}
 
 
-def test_a_streak_after_a_late_flight_does_not_reach_into_the_state():
+def test_a_streak_after_a_late_flight_does_not_include_the_state():
     flown = events(("AA", 8, 1, 99.0), ("AA", 9, 1, 0.0))
     assert results(update(flown, state(("AA", 10, 8, 4, 6, 5)))) == {"AA": (12, 9, 1, 6, 9)}
 
@@ -71,7 +71,7 @@ def test_flights_in_one_hour_follow_their_numbers():
 def test_the_order_of_delivery_does_not_matter(order):
     rows = [("AA", 1, 1, 0.0), ("UA", 1, 1, 99.0), ("AA", 2, 1, 99.0), ("UA", 1, 1, 0.0), ("AA", 3, 1, 0.0)]
     result = results(update(events(*(rows[i] for i in order)), state(new("UA"), new("AA"))))
-    # UA's two flights are alike but for the delay: the late one counts first.
+    # UA's two flights differ only in their delay: the late one counts first.
     assert result == {"AA": (3, 2, 1, 1, 3), "UA": (2, 1, 1, 1, 1)}
 
 

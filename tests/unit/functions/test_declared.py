@@ -32,7 +32,7 @@ def test_a_row_is_written_for_every_key_with_an_event():
 
 
 @pytest.mark.parametrize("kind", ["value", "reducing", "aggregating"])
-def test_a_bare_value_is_written_once_there_is_one(kind):
+def test_a_single_value_is_written_only_if_it_exists(kind):
     local = run({"s": {"kind": kind, "value": {"agg": "max", "of": "n"}}})
     local.apply(events(("a", "x", None, 1), ("b", "x", 3, 1)))
     assert local.state("s") == {"b": 3}
@@ -41,14 +41,14 @@ def test_a_bare_value_is_written_once_there_is_one(kind):
     assert local.state("s") == {"a": 1, "b": 3}
 
 
-def test_a_map_has_an_entry_a_user_key():
+def test_a_map_has_one_entry_per_user_key():
     local = run({"s": {"kind": "map", "user_key": "u", "value": {"agg": "count"}}})
     local.apply(events(("a", "x", 1, 1), ("a", "y", 1, 1), ("b", "x", 1, 1), ("a", "x", 1, 1)))
     local.apply(events(("a", "y", 1, 1), ("b", "z", 1, 1)))
     assert local.state("s") == {"a": {"x": 2, "y": 2}, "b": {"x": 1, "z": 1}}
 
 
-def test_a_map_of_rows():
+def test_the_values_of_a_map_may_be_rows():
     fields = {"n": {"agg": "sum", "of": "n"}, "last": {"agg": "last", "of": "n", "by": "t"}}
     local = run({"s": {"kind": "map", "user_key": "u", "fields": fields}})
     local.apply(events(("a", "x", 1, 9), ("a", "x", 2, 3)))
@@ -58,7 +58,7 @@ def test_a_map_of_rows():
     }
 
 
-def test_an_event_without_a_user_key_leaves_only_the_map_alone():
+def test_an_event_without_a_user_key_changes_all_states_but_the_map():
     states = {
         "m": {"kind": "map", "user_key": "u", "value": {"agg": "count"}},
         "c": {"kind": "value", "value": {"agg": "count"}},
@@ -70,7 +70,7 @@ def test_an_event_without_a_user_key_leaves_only_the_map_alone():
     assert local.state("c") == {"a": 2, "b": 1}
 
 
-def test_an_event_without_a_user_key_fails_where_null_keys_do():
+def test_an_event_without_a_user_key_is_refused_if_null_keys_are():
     local = run({"m": {"kind": "map", "user_key": "u", "value": {"agg": "count"}}})
     with pytest.raises(InvalidRequestError, match="state m: 1 of 2 events have no u") as caught:
         local.apply(events(("a", "x", 1, 1), ("b", None, 1, 1)))
@@ -89,7 +89,7 @@ def test_a_list_grows_in_ascending_order():
     assert (local.state("all"), local.state("each")) == ({"a": [1, 3, 5, 5]}, {"a": [1, 3, 5]})
 
 
-def test_a_key_of_several_columns():
+def test_a_key_may_have_several_columns():
     local = run({"s": {"kind": "value", "value": {"agg": "sum", "of": "n"}}}, key=["u", "t"])
     local.apply(events(("a", "x", 5, 1), ("a", "x", 1, 2), ("b", "x", 2, 1)))
     assert local.state("s") == {("x", 1): 7, ("x", 2): 1}

@@ -10,7 +10,7 @@ def test_groups_are_numbered_by_first_appearance():
     assert groups.first.tolist() == [0, 1, 3]
 
 
-def test_groups_of_several_columns_and_of_structs():
+def test_rows_are_grouped_by_several_columns_or_by_a_struct():
     left, right = pa.array([1, 1, 2, 2, 1]), pa.array(["x", "y", "x", "x", "x"])
     expected = [0, 1, 2, 2, 0]
     assert group_rows([left, right]).codes.tolist() == expected
@@ -22,7 +22,7 @@ def test_a_sliced_struct_keeps_its_own_rows():
     assert group_rows([whole.slice(1)]).codes.tolist() == [0, 0, 1]
 
 
-def test_numbers_are_the_same_if_their_bits_are():
+def test_numbers_are_equal_if_their_bits_are_and_all_nans_are_equal():
     nan = float("nan")
     assert group_rows([pa.array([0.0, -0.0, nan, 0.0, nan])]).codes.tolist() == [0, 1, 2, 0, 2]
     assert group_rows([pa.array([0.0, -0.0], pa.float32())]).codes.tolist() == [0, 1]

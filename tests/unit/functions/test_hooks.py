@@ -29,7 +29,7 @@ def pipeline(**hooks: str) -> Pipeline:
     )
 
 
-def test_a_local_run_calls_them_as_a_first_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_run_calls_the_hooks_like_a_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def initialize(context: SnapshotContext, operator: OperatorStateBackend) -> None:
         operator.list_state("calls").add(f"initialize {context.restored}")
 
@@ -45,7 +45,7 @@ def test_a_local_run_calls_them_as_a_first_run_does(monkeypatch: pytest.MonkeyPa
     assert run.operator.list_state("calls").get() == ["initialize False", "snapshot 1 at 9", "snapshot 2 at 19"]
 
 
-def test_they_are_named_as_functions_are() -> None:
+def test_hooks_are_named_like_functions() -> None:
     with pytest.raises(ValidationError, match=r"hooks.snapshot_state: expected package.module:name, found 'here'"):
         pipeline(snapshot_state="here")
     with pytest.raises(ValidationError, match="there are no 'hooks'"):

@@ -29,7 +29,7 @@ LAYOUT = {"double": ("u8", "f8", 0x8000000000000000), "float": ("u4", "f4", 0x80
 
 
 def numbers(kind: str) -> pa.Array:
-    """Four NaNs, 0.0 and -0.0."""
+    """Return four NaNs, 0.0 and -0.0."""
     whole, real, minus_zero = LAYOUT[kind]
     return pa.array(np.array([*BITS[kind], 0, minus_zero], whole).view(real))
 
@@ -50,7 +50,7 @@ def update(events: pa.Table, state: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 @pytest.mark.parametrize("kind", ["double", "float"])
 @pytest.mark.parametrize("key", [["x"], ["x", "k"]])
-def test_nan_is_one_key(
+def test_all_nans_are_one_key(
     kind: str, backend: str, key: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = ModuleType(MODULE)
@@ -83,7 +83,7 @@ def _is_nan(key: object) -> bool:
     return math.isnan(key[0] if isinstance(key, tuple) else key)
 
 
-def test_the_bytes_are_those_that_java_writes() -> None:
+def test_nan_keys_have_the_bytes_that_java_writes() -> None:
     for kind, pattern in (("double", ">d"), ("float", ">f")):
         whole = LAYOUT[kind][0]
         column = one_nan(numbers(kind))

@@ -73,7 +73,7 @@ def test_a_state_that_is_not_declared_is_named(monkeypatch: pytest.MonkeyPatch) 
         run_with(wrong, monkeypatch).apply(EVENTS)
 
 
-def test_what_broadcast_state_offers() -> None:
+def test_broadcast_state_behaves_like_a_dict() -> None:
     state = run_broadcast()
     state.put("a", 1.0)
     state.put("b", 2.0)

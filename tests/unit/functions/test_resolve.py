@@ -46,7 +46,7 @@ def test_an_unknown_name_suggests_the_right_one(module):
     assert "has no 'updat', did you mean 'update'?" in refused(f"{module}:updat")
 
 
-def test_a_thing_that_is_no_function_is_refused(module):
+def test_a_reference_to_something_other_than_a_function_is_refused(module):
     assert "expected a function, found int" in refused(f"{module}:LIMIT")
 
 

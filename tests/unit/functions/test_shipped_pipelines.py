@@ -12,7 +12,7 @@ HOUR_NS = 3_600_000_000_000
 
 
 def flights(rows: int, seed: int) -> pa.Table:
-    """Random flights, many of them in the same hour; some are cancelled, some without an aircraft."""
+    """Return random flights, many of them in the same hour; some are cancelled, some have no aircraft."""
     rng = np.random.default_rng(seed)
     cancelled = rng.random(rows) < 0.1
 
@@ -36,7 +36,7 @@ def flights(rows: int, seed: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", ["aircraft_activity", "route_delays", "carrier_streaks"])
-def test_the_order_of_delivery_does_not_show(name):
+def test_the_state_does_not_depend_on_the_order_of_delivery(name):
     pipeline = load_pipeline(SHIPPED / f"{name}.yaml")
     one, other = LocalRun(pipeline), LocalRun(pipeline)
     for day in range(3):
@@ -48,7 +48,7 @@ def test_the_order_of_delivery_does_not_show(name):
         assert a.same_content(b)
 
 
-def test_aircraft_activity_of_a_few_flights():
+def test_aircraft_activity_aggregates_a_few_flights():
     run = LocalRun(load_pipeline(SHIPPED / "aircraft_activity.yaml"))
     events = flights(4, 0)
     for name, column in {

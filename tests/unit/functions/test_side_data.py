@@ -21,7 +21,7 @@ from statelib.testing.local_run import LocalRun
 
 @dataclass
 class CountingReader:
-    """A reader of files whose content is their path; it counts what is read."""
+    """A reader of files whose content is their path. It records the paths that are read."""
 
     read_paths: list[str] = field(default_factory=list)
 
@@ -35,7 +35,7 @@ def stored(reader: CountingReader, path: str, start: int, end: int) -> StoredSid
     return StoredSideData("model", KeyGroupRange(start, end), handle, None, path, reader, True)
 
 
-def test_nothing_is_read_before_it_is_asked_for_and_nothing_twice() -> None:
+def test_a_piece_is_read_only_when_it_is_used_and_only_once() -> None:
     reader = CountingReader()
     model = SideData("model", [stored(reader, "/x/first", 0, 5)])
     assert model.exists()
@@ -44,7 +44,7 @@ def test_nothing_is_read_before_it_is_asked_for_and_nothing_twice() -> None:
     assert reader.read_paths == ["/x/first"]
 
 
-def test_what_is_written_replaces_all_pieces() -> None:
+def test_written_data_replace_all_pieces() -> None:
     reader = CountingReader()
     model = SideData("model", [stored(reader, "/x/left", 0, 5), stored(reader, "/x/right", 6, 9)])
     with pytest.raises(InvalidRequestError, match="2 earlier subtasks") as caught:
@@ -61,26 +61,26 @@ def test_what_is_written_replaces_all_pieces() -> None:
     assert (model.exists(), model.read()) == (True, b"")
 
 
-def test_equal_pieces_are_one() -> None:
+def test_equal_pieces_count_as_one() -> None:
     reader = CountingReader()
     pieces = [stored(reader, path, at, at) for at, path in enumerate(["/x/same", "/y/same", "/x/same"])]
     assert SideData("model", pieces).read() == b"same"
     assert reader.read_paths == ["/x/same", "/y/same"]
 
 
-def test_only_bytes_are_written() -> None:
+def test_only_bytes_can_be_written() -> None:
     with pytest.raises(InvalidRequestError, match="expected bytes, found str") as caught:
         SideData("model").write("text")
     assert caught.value.kind == "bad-side-data"
 
 
-def test_only_declared_names_are_there() -> None:
+def test_only_declared_names_exist() -> None:
     with pytest.raises(InvalidRequestError, match="'models' is not declared: known are model, routes") as caught:
         OperatorStateBackend(side_data=[SideData("model"), SideData("routes")]).side_data("models")
     assert caught.value.kind == "unknown-side-data"
 
 
-def test_a_snapshot_holds_what_was_there_when_it_was_prepared() -> None:
+def test_a_snapshot_contains_the_data_at_the_time_of_its_preparation() -> None:
     model = SideData("model")
     model.write(b"before")
     strategy = SideDataSnapshotStrategy(OperatorStateBackend(side_data=[model]), KeyGroupRange(0, 9), refers=True)
@@ -89,7 +89,7 @@ def test_a_snapshot_holds_what_was_there_when_it_was_prepared() -> None:
     assert [content.written for content in frozen.contents] == [b"before"]
 
 
-def test_what_lies_in_metadata_is_carried_on_without_the_storage() -> None:
+def test_data_inside_metadata_are_kept_without_reading_the_storage() -> None:
     handle = ByteStreamStateHandle("model", b"small")
     piece = StoredSideData("model", KeyGroupRange(0, 4), handle, None, "", CountingReader(), False)
     backend = OperatorStateBackend(side_data=[SideData("model", [piece])])
@@ -99,7 +99,7 @@ def test_what_lies_in_metadata_is_carried_on_without_the_storage() -> None:
     assert (result.streams, result.reused) == ((), ())
 
 
-def test_a_local_run_keeps_it() -> None:
+def test_a_local_run_keeps_side_data() -> None:
     pipeline = Pipeline.model_validate(
         {
             "name": "p",

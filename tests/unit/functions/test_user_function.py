@@ -14,7 +14,7 @@ MODULE = "statelib_test_user_functions"
 
 @pytest.fixture
 def local(monkeypatch):
-    """A run whose user function is whatever the test hands in."""
+    """Return a run with the given user function."""
 
     def make(function, key="k") -> LocalRun:
         module = ModuleType(MODULE)
@@ -60,7 +60,7 @@ def test_a_function_sees_its_state_and_changes_it(local):
     assert seen[1][1] == {"k": ["c", "a"], "n": [None, 2], "who": [None, "a"]}
 
 
-def test_rows_of_nulls_delete_and_missing_rows_keep(local):
+def test_a_row_of_nulls_deletes_and_a_missing_row_keeps_the_state(local):
     run = local(add)
     run.apply(events(("a", 1), ("b", 2), ("c", 3)))
 
@@ -73,7 +73,7 @@ def test_rows_of_nulls_delete_and_missing_rows_keep(local):
     assert run.state("s") == {"b": {"n": 2, "who": "b"}, "c": {"n": None, "who": "still"}}
 
 
-def test_a_function_may_return_nothing_new(local):
+def test_a_function_may_return_no_rows(local):
     run = local(lambda _batch, state: state.slice(0, 0))
     run.apply(events(("a", 1)))
     assert run.state("s") == {}
@@ -84,7 +84,7 @@ def test_a_function_is_not_called_without_events(local):
     run.apply(events(("a", 1)).slice(0, 0))
 
 
-def test_a_key_of_several_columns(local):
+def test_a_key_of_several_columns_is_passed_to_the_function(local):
     def update(batch, state):
         assert state.column_names == ["n2", "k", "n", "who"]
         return state.set_column(3, "who", state["k"])
@@ -121,7 +121,7 @@ def test_a_bad_result_is_refused(local, result, message):
     assert run.state("s") == {}
 
 
-def test_an_error_of_the_function_comes_through_with_a_note(local):
+def test_an_error_of_the_function_is_raised_with_a_note(local):
     run = local(lambda batch, _state: batch["missing"])
     with pytest.raises(KeyError) as caught:
         run.apply(events(("a", 1)))

@@ -46,7 +46,7 @@ def pipeline(state: dict[str, object]) -> Pipeline:
 
 
 def events(*rows: tuple[str, str, int]) -> pa.Table:
-    """(key, user key, number); the number is also the time, in ms."""
+    """Return events from rows of (key, user key, number). The number is also the time, in ms."""
     k, u, n = (list(c) for c in zip(*rows, strict=True)) if rows else ([], [], [])
     numbers = pa.array(n, pa.int64())
     return pa.table({"k": pa.array(k, pa.string()), "u": pa.array(u, pa.string()), "n": numbers, "t": numbers.cast(MS)})
@@ -81,7 +81,7 @@ def test_draining_fires_all_event_time_timers_and_no_others() -> None:
     assert run.watermark_ms == 99, "events that follow a restore are not late"
 
 
-def test_timers_of_a_key_fire_in_the_order_of_time_event_time_first() -> None:
+def test_the_timers_of_a_key_fire_in_time_order_and_event_time_first() -> None:
     run = LocalRun(pipeline(BOTH))
     wanted = [("a", "processing_time", 10), ("a", "event_time", 30), ("a", "event_time", 5), ("b", "event_time", 7)]
     run.apply(events(*wanted, *wanted), 100)
@@ -90,13 +90,13 @@ def test_timers_of_a_key_fire_in_the_order_of_time_event_time_first() -> None:
     assert run.state("s") == {"a": {"fired": 4}, "b": {"fired": 1}}
 
 
-def test_visits_end_after_a_quiet_hour() -> None:
+def test_visits_end_after_an_hour_without_events() -> None:
     run = LocalRun(pipeline(VISITS))
     run.apply(events(("a", "", 0), ("a", "", 50 * MINUTE), ("b", "", 10 * MINUTE)), HOUR)
     state = run.state("s")
     assert {k: v["events"] for k, v in state.items()} == {"a": 2, "b": 1}
     run.apply(events(("b", "", 65 * MINUTE)), 2 * HOUR)
-    # Woken with what the interval brought: a's visit ended at 1h50, b's began anew before it could.
+    # The timers fire after the interval's events: the visit of a ended at 1h50, that of b began anew before its end.
     assert {k: (v["events"], v["visits"]) for k, v in run.state("s").items()} == {"a": (0, 1), "b": (2, 0)}
     assert session_timers.LOG == [
         ("a", "event_time", HOUR),
@@ -106,7 +106,7 @@ def test_visits_end_after_a_quiet_hour() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_each_timer_fires_once_however_it_is_checkpointed(seed: int, tmp_path: Path) -> None:
+def test_each_timer_fires_once_over_any_chain_of_checkpoints(seed: int, tmp_path: Path) -> None:
     choose = random.Random(seed)
     run = SubtaskRun(pipeline(BOTH), tmp_path, backend := choose.choice(["heap", "rocksdb"]))
     asked: set[tuple[str, str, int]] = set()
@@ -130,7 +130,7 @@ def test_each_timer_fires_once_however_it_is_checkpointed(seed: int, tmp_path: P
             backend = choose.choice(["heap", "rocksdb"])
         run.checkpoint(strategy, backend, choose.randrange(1, 4))
         due = {timer for timer in asked if timer[2] <= end - (timer[1] == "event_time")}
-        # What a timer of processing time sets may be set by an event as well, before or after it fired.
+        # A timer that a timer of processing time sets may also be set by an event, before or after it fired.
         assert due <= set(session_timers.LOG)
         if number > 8:
             break
@@ -174,7 +174,7 @@ def test_timers_without_on_timer_are_refused() -> None:
         LocalRun(pipeline(state)).apply(events(("a", "event_time", 1)), 10)
 
 
-def test_a_function_that_never_stops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_sets_timers_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statelib.functions.user.MAX_ROUNDS", 20)
     run = LocalRun(pipeline(BOTH | {"on_timer": "tests.unit.functions.session_timers:forever"}))
     with pytest.raises(InvalidRequestError, match="more than 20 timers") as caught:

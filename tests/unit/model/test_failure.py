@@ -14,17 +14,17 @@ COUNTED_BY_FLINK = {
 }
 
 
-def test_every_reason_says_what_follows_from_it():
+def test_every_failure_reason_has_a_message_and_a_consequence():
     assert set(FAILURES) == set(CheckpointFailureReason)
     assert len({f.message for f in FAILURES.values()}) == len(FAILURES)
     assert all(r.value == r.name for r in CheckpointFailureReason)
 
 
-def test_those_count_that_flink_counts_and_failed_tasks():
+def test_only_reasons_that_flink_counts_and_failed_tasks_are_counted():
     assert set(COUNTED) == COUNTED_BY_FLINK | {"TASK_FAILURE"}
 
 
-def test_pre_flight_are_those_that_no_task_hears_of():
+def test_only_failures_before_any_task_is_notified_are_pre_flight():
     assert {r for r in CheckpointFailureReason if r.pre_flight} == {"PERIODIC_SCHEDULER_SHUTDOWN", "IO_EXCEPTION"}
 
 
@@ -36,7 +36,7 @@ def test_pre_flight_are_those_that_no_task_hears_of():
         ("RETAIN_ON_CANCELLATION", {"FINISHED"}),
     ],
 )
-def test_what_outlives_a_pipeline_is_flinks_table(policy: str, discards: set[str]):
+def test_checkpoints_outlive_a_pipeline_as_in_flinks_table(policy: str, discards: set[str]):
     assert DISCARDED[CheckpointRetentionPolicy(policy)] == discards
     assert JobStatus.RUNNING not in discards
     assert set(DISCARDED) == set(CheckpointRetentionPolicy)

@@ -13,20 +13,20 @@ from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
 @pytest.mark.parametrize(
     "ms", [-62_135_596_800_000, -1001, -1000, -999, -500, -1, 0, 1, 999, 1500, 253_402_300_799_999]
 )
-def test_there_and_back(ms: int) -> None:
+def test_a_time_is_converted_to_milliseconds_and_back(ms: int) -> None:
     moment_there = moment_of(ms)
     assert (epoch_ms(moment_there), moment_there.microsecond) == (ms, ms % 1000 * 1000)
     assert epoch_ms(moment_there + timedelta(microseconds=999)) == ms
     assert moment(moment_there.isoformat(), UTC) == ms
 
 
-def test_a_fraction_before_1970() -> None:
+def test_a_fraction_of_a_second_before_1970_is_exact() -> None:
     half = datetime(1969, 12, 31, 23, 59, 59, 500_000, UTC)
     assert (epoch_ms(half), epoch_ms(half.astimezone(timezone(timedelta(hours=-3))))) == (-500, -500)
     assert moment("1969-12-31T23:59:59.500", UTC) == -500
 
 
-def test_spark_gets_the_microsecond_that_a_moment_lies_in() -> None:
+def test_spark_gets_the_microsecond_of_a_time() -> None:
     instants = pa.array([-1, -1000, -1001, 0, 999, None], pa.int64()).cast(pa.timestamp("ns", "UTC"))
     lists = pa.ListArray.from_arrays([0, 2, 2, 6], instants, mask=pa.array([False, True, False]))
     rows = pa.StructArray.from_arrays([instants.cast(pa.timestamp("ns"))], ["t"])

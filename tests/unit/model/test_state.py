@@ -12,7 +12,7 @@ def schema_of(states: int) -> KeyedStateSchema:
     return KeyedStateSchema(LONG, 128, descriptors)
 
 
-def test_a_state_more_than_a_short_can_number_is_refused() -> None:
+def test_a_schema_with_more_states_than_a_short_can_number_is_refused() -> None:
     """Requirement R31."""
     assert MAX_STATES == 32767
     assert len(schema_of(32767).states) == 32767

@@ -31,7 +31,7 @@ def test_the_document_describes_the_api_alone() -> None:
     assert not files & set(described)
 
 
-def test_words_of_a_later_statelib_are_passed_on() -> None:
+def test_unknown_words_of_a_later_version_are_passed_on() -> None:
     given: dict[str, Any] = {**STORED, "pipeline": "p", "checkpoint_id": 1, "head": True, "strategy": "full"}
     given |= {"parallelism": 1, "generation": 0, "created_at_ms": 1, "begun_by": ""}
     given |= dict.fromkeys(("note", "reason", "directory", "report"), "")

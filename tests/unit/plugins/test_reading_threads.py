@@ -11,8 +11,9 @@ from statelib_airflow.api.threads import THREADS, reading
 PATIENCE_S = 60.0
 
 
-def test_a_slow_read_keeps_nobody_waiting_and_takes_a_few_threads() -> None:
-    """The reads end once the loop has seen as many of them under way as there may be, and has turned meanwhile."""
+def test_a_slow_read_does_not_block_the_event_loop_and_uses_few_threads() -> None:
+    """The reads end once the loop has seen the largest allowed number of them in progress, and was not blocked
+    meanwhile."""
     running, most, own_thread = set(), [0], threading.get_ident()
     lock, seen = threading.Lock(), threading.Event()
 
@@ -41,7 +42,7 @@ def test_a_slow_read_keeps_nobody_waiting_and_takes_a_few_threads() -> None:
     assert list(inspect.signature(slow).parameters) == ["number"], "FastAPI sees what the function asks for"
 
 
-def test_a_failure_of_the_read_is_that_of_the_route() -> None:
+def test_a_failure_of_the_read_is_raised_by_the_route() -> None:
     @reading
     def broken() -> None:
         raise ValueError("no")
@@ -50,7 +51,7 @@ def test_a_failure_of_the_read_is_that_of_the_route() -> None:
         asyncio.run(broken())
 
 
-def test_paths_of_airflow_escape_what_is_put_into_them() -> None:
+def test_paths_of_airflow_escape_their_parameters() -> None:
     assert run_page("a.b", "manual__2013-01-05T00:00:00+00:00/..") == (
         "/dags/a.b/runs/manual__2013-01-05T00%3A00%3A00%2B00%3A00%2F.."
     )

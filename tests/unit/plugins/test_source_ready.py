@@ -38,7 +38,7 @@ def looked(event: dict[str, Any], *rules: str, began_ms: int) -> None:
     operator.looked({}, event, list(rules), began_ms)
 
 
-def test_the_trigger_is_the_same_after_airflow_kept_it(tmp_path: Path) -> None:
+def test_the_trigger_is_the_same_after_airflow_stored_it(tmp_path: Path) -> None:
     trigger = SourceReadyTrigger([rule_of(str(tmp_path))], 0.01, NEVER_MS)
     row = Trigger.from_object(trigger)
     again = import_string(row.classpath)(**row.kwargs)
@@ -48,7 +48,7 @@ def test_the_trigger_is_the_same_after_airflow_kept_it(tmp_path: Path) -> None:
     assert answer_of(again) == {}, "the directory is there"
 
 
-def test_the_trigger_waits_until_it_is_there(tmp_path: Path) -> None:
+def test_the_trigger_waits_until_the_source_is_complete(tmp_path: Path) -> None:
     trigger = SourceReadyTrigger([rule_of(str(tmp_path / "day"))], 0.01, NEVER_MS)
 
     async def landing() -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_the_trigger_waits_until_it_is_there(tmp_path: Path) -> None:
     looked({}, *trigger.rules, began_ms=LONG_AGO_MS)
 
 
-def test_its_deadline_fails_the_task_and_names_what_is_missing(tmp_path: Path) -> None:
+def test_the_deadline_fails_the_task_with_the_missing_paths(tmp_path: Path) -> None:
     rule = rule_of(str(tmp_path / "day"))
     event = answer_of(SourceReadyTrigger([rule], 0.01, LONG_AGO_MS))
     with pytest.raises(AirflowFailException, match=f"^source-not-ready: .*{tmp_path}/day does not exist"):
@@ -71,14 +71,14 @@ def test_its_deadline_fails_the_task_and_names_what_is_missing(tmp_path: Path) -
         looked(event, rule, began_ms=NEVER_MS)
 
 
-def test_an_error_while_looking_reaches_the_task_by_its_kind() -> None:
-    """At once, long before the deadline."""
+def test_an_error_of_the_check_reaches_the_task_with_its_kind() -> None:
+    """The task fails at once, long before the deadline."""
     rule = rule_of("hdfs://names/sales")
     event = answer_of(SourceReadyTrigger([rule], 0.01, NEVER_MS))
     with pytest.raises(AirflowFailException, match=r"^source-not-visible: source hdfs://names/sales: "):
         looked(event, rule, began_ms=NEVER_MS)
     with pytest.raises(AirflowFailException, match=r"^source-not-visible: "):
-        looked({}, rule, began_ms=NEVER_MS)  # noticed by the task itself, before the trigger looks
+        looked({}, rule, began_ms=NEVER_MS)  # The task itself notices the error, before the trigger checks.
 
 
 def test_each_source_has_its_own_timeout_and_the_message_names_it(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ assert not any("_Deferring" in repr(finder) for finder in sys.meta_path)
 """
 
 
-def test_an_expectation_of_a_distribution_loads_what_it_needs(tmp_path: Path) -> None:
+def test_an_expectation_of_a_distribution_loads_its_modules(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", JUDGED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=120
     )

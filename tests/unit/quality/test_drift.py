@@ -29,16 +29,16 @@ def column(values: object, type_: pa.DataType | None = None) -> pa.ChunkedArray:
         ((100, 90, 80), 70),
     ],
 )
-def test_a_trend_goes_on_by_its_median_step(before: tuple[int, ...], expected: float) -> None:
+def test_the_expected_value_is_the_last_one_plus_the_median_step(before: tuple[int, ...], expected: float) -> None:
     assert expected_next(before) == expected
 
 
-def test_the_index_is_the_textbooks_for_categories() -> None:
+def test_the_stability_index_of_categories_is_that_of_the_textbooks() -> None:
     before, now = column(["a"] * 50 + ["b"] * 50), column(["a"] * 80 + ["b"] * 20)
     assert stability_index(before, now) == pytest.approx(0.3 * math.log(0.8 / 0.5) - 0.3 * math.log(0.2 / 0.5))
 
 
-def test_the_index_of_numbers_is_by_quantiles_of_what_was_before() -> None:
+def test_the_stability_index_of_numbers_uses_quantiles_of_the_earlier_values() -> None:
     numbers = np.arange(1000)
     assert stability_index(column(numbers), column(numbers[::-1].copy())) == pytest.approx(0)
     slight, other = (stability_index(column(numbers), column(numbers + by)) for by in (10, 500))
@@ -64,12 +64,12 @@ def test_every_type_of_value_has_a_distribution(values: list[object]) -> None:
     assert stability_index(column(values), column(values)) == pytest.approx(0)
 
 
-def test_few_values_say_nothing() -> None:
+def test_too_few_values_give_no_index() -> None:
     assert stability_index(column(range(99)), column(range(1000))) is None
     assert stability_index(column([None] * 50 + [1] * 99), column(range(1000))) is None, "nulls are not values"
 
 
-def test_a_rate_of_nulls() -> None:
+def test_the_null_rate_is_the_share_of_nulls() -> None:
     assert null_rate(column([1, None, 3, None])) == 0.5
     assert null_rate(column([], pa.int64())) == 0
 
@@ -81,7 +81,7 @@ def judge(
     return {r.group: (r.passed, r.sentences) for r in results}
 
 
-def test_what_is_said_of_drift(tmp_path: Path) -> None:
+def test_each_drift_has_its_verdict_and_sentence(tmp_path: Path) -> None:
     warn, fail = Severity.WARN, Severity.FAIL
     half, ones = column([1, None] * 100), column([1] * 200)
     results = judge(

@@ -36,7 +36,7 @@ TABLE = pa.table(
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTATIONS))
-def test_the_library_has_it_with_these_parameters(name: str) -> None:
+def test_the_library_has_each_expectation_with_these_parameters(name: str) -> None:
     entry, result = EXPECTATIONS[name], getattr(gxe, class_name(name)).__fields__
     assert set(entry.parameters) <= set(result)
     needed = {field for field in result if result[field].required}
@@ -84,7 +84,7 @@ def test_rows_that_fail_are_named_by_their_keys(tmp_path: Path) -> None:
     assert results[6][1] == 1, "one fails, mostly allows it"
 
 
-def test_a_sample_is_said_to_be_one_and_answers_no_question_about_all_rows(tmp_path: Path) -> None:
+def test_a_sample_is_noted_and_cannot_satisfy_an_expectation_about_all_rows(tmp_path: Path) -> None:
     results = judge(
         tmp_path,
         StateSample("total", TABLE, ("guest",), 9, (1, 2), "judged by a sample of 4 of 9 entries"),
@@ -98,14 +98,14 @@ def test_a_sample_is_said_to_be_one_and_answers_no_question_about_all_rows(tmp_p
     assert results[1] == (True, 0, (note,))
 
 
-def test_a_state_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
+def test_an_expectation_about_a_missing_state_does_not_pass(tmp_path: Path) -> None:
     frames = expectation_frames([expectation("column_values_to_be_unique", column="guest")], {})
     (result,) = validate(frames).results
     assert not result.passed
     assert "has no such state" in result.sentences[0]
 
 
-def test_what_cannot_be_evaluated_does_not_pass(tmp_path: Path) -> None:
+def test_an_expectation_that_cannot_be_evaluated_does_not_pass(tmp_path: Path) -> None:
     ((passed, _, sentences),) = judge(
         tmp_path,
         StateSample("total", TABLE, ("guest",), 4),
@@ -137,7 +137,7 @@ SPECIAL = {
 
 @pytest.mark.parametrize("column", ["guest", "stars", "visits", "large"])
 @pytest.mark.parametrize("every", [False, True], ids=["required", "all"])
-def test_every_expectation_can_be_judged_and_written_down(column: str, every: bool, tmp_path: Path) -> None:
+def test_every_expectation_can_be_evaluated_and_described(column: str, every: bool, tmp_path: Path) -> None:
     wanted = []
     for name, entry in EXPECTATIONS.items():
         texts = any(word in name for word in ("length", "json", "regex"))
@@ -155,7 +155,7 @@ def test_every_expectation_can_be_judged_and_written_down(column: str, every: bo
     assert not [s for _, _, sentences in results for s in sentences if "could not be evaluated" in s]
 
 
-def test_the_documents_list_is_the_table() -> None:
+def test_the_document_lists_every_expectation_of_the_table() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs" / "gate.md").read_text()
     for name, entry in EXPECTATIONS.items():
         optional = [p for p in entry.parameters if p not in entry.required]

@@ -85,7 +85,7 @@ def with_manifest(facts: CheckpointFacts, **changes) -> CheckpointFacts:
     return replace(facts, manifest=replace(facts.manifest, **changes))
 
 
-def test_a_whole_checkpoint_passes_and_says_what_was_checked(tmp_path: Path):
+def test_a_complete_checkpoint_passes_and_the_report_lists_the_checks(tmp_path: Path):
     facts = with_files(good(), finding("a", KeyGroupRange(0, 3)), finding("b", KeyGroupRange(4, 7)))
     report = run_gate(facts, str(tmp_path / "docs"))
     assert (report.passed, report.failures) == (True, ())
@@ -98,7 +98,7 @@ def test_a_whole_checkpoint_passes_and_says_what_was_checked(tmp_path: Path):
     assert all(result.failed == 0 for result in report.results)
 
 
-def test_uncovered_and_doubly_covered_key_groups_are_named(tmp_path: Path):
+def test_the_failure_names_uncovered_and_doubly_covered_key_groups(tmp_path: Path):
     facts = replace(good(), ranges=(KeyGroupRange(0, 3), KeyGroupRange(3, 5)))
     assert judge(facts, tmp_path) == (
         "key group 3: covered by 2 handles, expected 1",
@@ -111,7 +111,7 @@ def test_handles_beyond_the_last_key_group_are_counted(tmp_path: Path):
     assert judge(facts, tmp_path) == ("counter 'handles beyond key group 7': expected 0, found 1",)
 
 
-def test_broken_files_are_named_with_their_key_groups(tmp_path: Path):
+def test_the_failure_names_broken_files_with_their_key_groups(tmp_path: Path):
     low, high = KeyGroupRange(0, 3), KeyGroupRange(4, 7)
     facts = with_files(
         good(),
@@ -127,7 +127,7 @@ def test_broken_files_are_named_with_their_key_groups(tmp_path: Path):
     )
 
 
-def test_whole_files_that_were_not_read_back_do_not_pass(tmp_path: Path):
+def test_files_that_were_not_read_back_do_not_pass(tmp_path: Path):
     assert judge(replace(good(), read_back=None), tmp_path) == ("counter 'states read back': expected 2, found 0",)
 
 
@@ -138,12 +138,12 @@ def test_a_file_whose_data_was_not_read_does_not_pass(tmp_path: Path):
     )
 
 
-def test_a_file_that_nobody_looked_at_does_not_pass(tmp_path: Path):
+def test_a_file_that_was_not_verified_does_not_pass(tmp_path: Path):
     facts = replace(with_files(good(), finding("a", WHOLE)), file_findings=())
     assert judge(facts, tmp_path) == ("counter 'files looked at': expected 1, found 0",)
 
 
-def test_contents_that_differ_are_named_by_state_and_key_groups(tmp_path: Path):
+def test_the_failure_names_states_and_key_groups_with_other_contents(tmp_path: Path):
     result = (statistics(1, 2, 3, 4, 5, 6, 7, 7), RECORDED[1])
     digests = RECORDED[1].digests.copy()
     digests[2:5] ^= np.uint64(1)
@@ -155,7 +155,7 @@ def test_contents_that_differ_are_named_by_state_and_key_groups(tmp_path: Path):
     )
 
 
-def test_lost_events_and_a_foreign_manifest_are_named(tmp_path: Path):
+def test_the_failure_names_lost_events_and_a_foreign_manifest(tmp_path: Path):
     facts = with_manifest(good(), events=EventCounts(12, 10, 1), epoch=Epoch(4), base=None)
     assert judge(facts, tmp_path) == (
         "counter 'events read, against applied + without key': expected 12, found 11",
@@ -164,19 +164,19 @@ def test_lost_events_and_a_foreign_manifest_are_named(tmp_path: Path):
     )
 
 
-def test_the_data_interval_must_be_the_one_asked_for(tmp_path: Path):
+def test_the_data_interval_must_be_that_of_the_run(tmp_path: Path):
     facts = with_manifest(good(), position=SourcePosition(DataInterval(0, 1), 0))
     assert judge(facts, tmp_path) == ("_metadata 'data interval': expected [0, 86400000) ms, found [0, 1) ms",)
 
 
-def test_a_state_may_grow_by_one_entry_an_event_and_no_more(tmp_path: Path):
+def test_a_state_may_grow_by_at_most_one_entry_per_event(tmp_path: Path):
     assert judge(with_manifest(good(), events=EventCounts(9, 9, 0)), tmp_path) == ()
     assert judge(with_manifest(good(), events=EventCounts(8, 8, 0)), tmp_path) == (
         "state by <dest>: 9 entries, expected at most 8 (those of the base and one per applied event)",
     )
 
 
-def test_without_events_the_content_must_be_the_bases(tmp_path: Path):
+def test_without_events_the_content_must_equal_that_of_the_base(tmp_path: Path):
     facts = with_manifest(replace(good(), base_statistics=RECORDED), events=EventCounts(0, 0, 0))
     assert judge(facts, tmp_path) == ()
     other = (RECORDED[0], statistics(0, 0, 0, 0, 0, 0, 1, 8))
@@ -193,11 +193,11 @@ def test_a_first_checkpoint_is_compared_with_the_empty_state(tmp_path: Path):
     )
 
 
-def test_a_base_without_statistics_is_not_compared_with(tmp_path: Path):
+def test_a_base_without_statistics_is_not_compared(tmp_path: Path):
     assert judge(with_manifest(replace(good(), base_statistics=None), events=EventCounts(0, 0, 0)), tmp_path) == ()
 
 
-def test_statistics_of_too_few_states_or_key_groups_are_counted(tmp_path: Path):
+def test_missing_statistics_of_states_or_key_groups_are_a_failure(tmp_path: Path):
     short = StateStatistics(KeyGroupRange(0, 6), RECORDED[0].entries[:7], RECORDED[0].digests[:7])
     assert judge(replace(good(), read_back=(short, RECORDED[1])), tmp_path) == (
         "counter 'key groups with statistics, read back': expected 8, found 7",
@@ -217,7 +217,7 @@ def test_a_pipeline_without_states_needs_no_handles(tmp_path: Path):
     assert judge(facts, tmp_path) == ()
 
 
-def test_many_failures_are_cut_short_with_their_number(tmp_path: Path):
+def test_a_long_list_of_failures_is_shortened_with_their_number(tmp_path: Path):
     result = (statistics(*range(11, 19)), statistics(*range(11, 19)))
     failures = judge(replace(good(), read_back=result), tmp_path)
     entries = [f for f in failures if "entr" in f]
@@ -254,7 +254,7 @@ def test_reports_work_without_a_network_and_are_never_overwritten(tmp_path: Path
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may grow beyond a few bytes, as on a disk that has no more."""
+    """Limit the size of every file to a few bytes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
@@ -263,7 +263,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_report_that_cannot_be_written_is_a_warning_and_the_verdict_stays(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_a_warning_and_does_not_change_the_verdict(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.write_text("not a directory")
     whole = run_gate(good(), f"{docs}/flights/chk-3")
@@ -274,7 +274,7 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_the_verdict_stays(tmp_
     assert "STATELIB_DOCS" in warning
 
 
-def test_a_full_disk_neither_hides_a_failure_nor_leaves_half_a_report(tmp_path: Path) -> None:
+def test_a_full_disk_neither_hides_a_failure_nor_leaves_a_partial_report(tmp_path: Path) -> None:
     with full_disk():
         spoilt = run_gate(replace(good(), ranges=()), f"{tmp_path}/flights/chk-3")
     assert spoilt.report_uri == ""

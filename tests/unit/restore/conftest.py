@@ -10,17 +10,17 @@ from statelib.testing.stored_snapshots import Stored, stored_canonical, stored_h
 
 @pytest.fixture
 def canonical(tmp_path: Path) -> Callable[[bool], Stored]:
-    """Makes a canonical snapshot, compressed or not."""
+    """Return a function that makes a canonical snapshot, compressed or not."""
     return lambda compressed: stored_canonical(tmp_path / "storage", compressed)
 
 
 @pytest.fixture
 def heap_native(tmp_path: Path) -> Callable[[bool], Stored]:
-    """Makes a native snapshot of the heap backend, compressed or not."""
+    """Return a function that makes a native snapshot of the heap backend, compressed or not."""
     return lambda compressed: stored_heap(tmp_path / "storage", compressed)
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> Stored:
-    """A full RocksDB snapshot."""
+    """Return a full RocksDB snapshot."""
     return stored_rocksdb(tmp_path / "storage", tmp_path / "backend")

@@ -38,7 +38,7 @@ def _nothing_is_left(tmp_path: Path) -> Iterator[None]:
 
 
 def _is_harmless_or_refused(restore: Restore, stored: Stored, source: RestoreSource | None = None) -> bool:
-    """Whether the damage was noticed; if it was not, everything must be there all the same."""
+    """Return whether the damage was detected; if not, assert that all entries are correct."""
     try:
         backend = restore(source or stored.source)
     except StatelibError:
@@ -50,7 +50,7 @@ def _is_harmless_or_refused(restore: Restore, stored: Stored, source: RestoreSou
 
 
 @pytest.mark.parametrize("prefix", ["MANIFEST", "CURRENT", "0"])
-def test_a_flipped_bit_of_rocksdb_is_noticed(in_place: Restore, full: Stored, prefix: str) -> None:
+def test_a_flipped_bit_of_a_rocksdb_file_is_detected(in_place: Restore, full: Stored, prefix: str) -> None:
     handle = full.source.handle
     assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
     seen = []
@@ -65,10 +65,10 @@ def test_a_flipped_bit_of_rocksdb_is_noticed(in_place: Restore, full: Stored, pr
             path.write_bytes(bad)
             seen.append(_is_harmless_or_refused(in_place, full))
         path.write_bytes(good)
-    assert sum(seen) >= len(seen) * 0.8  # some bits of an SST mean nothing (properties that are not read)
+    assert sum(seen) >= len(seen) * 0.8  # Some bits of an SST file have no effect (properties that are not read).
 
 
-def test_a_flipped_bit_in_an_entry_names_state_and_key_group(
+def test_the_error_for_a_flipped_bit_in_an_entry_names_state_and_key_group(
     entry_by_entry: Restore, canonical: Callable[[bool], Stored]
 ) -> None:
     stored = canonical(False)
@@ -84,7 +84,7 @@ def test_a_flipped_bit_in_an_entry_names_state_and_key_group(
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_every_flipped_bit_of_a_canonical_stream_is_noticed(
+def test_every_flipped_bit_of_a_canonical_stream_is_detected(
     entry_by_entry: Restore, canonical: Callable[[bool], Stored], compressed: bool
 ) -> None:
     stored = canonical(compressed)
@@ -98,7 +98,7 @@ def test_every_flipped_bit_of_a_canonical_stream_is_noticed(
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_every_flipped_bit_of_a_heap_stream_is_noticed(
+def test_every_flipped_bit_of_a_heap_stream_is_detected(
     entry_by_entry: Restore, heap_native: Callable[[bool], Stored], compressed: bool
 ) -> None:
     stored = heap_native(compressed)
@@ -110,10 +110,12 @@ def test_every_flipped_bit_of_a_heap_stream_is_noticed(
         bad[bit // 8] ^= 1 << bit % 8
         path.write_bytes(bad)
         seen.append(_is_harmless_or_refused(entry_by_entry, stored))
-    assert sum(seen) >= 140  # a few bits of the header mean nothing
+    assert sum(seen) >= 140  # A few bits of the header have no effect.
 
 
-def test_a_cut_manifest_is_no_smaller_database(in_place: Restore, entry_by_entry: Restore, full: Stored) -> None:
+def test_a_truncated_manifest_is_detected_and_not_read_as_a_smaller_database(
+    in_place: Restore, entry_by_entry: Restore, full: Stored
+) -> None:
     path = full.path("MANIFEST")
     good = path.read_bytes()
     noticed = 0
@@ -134,7 +136,9 @@ def test_a_database_without_one_of_its_files_is_refused(in_place: Restore, full:
             in_place(replace(full.source, handle=replace(handle, private=private)))
 
 
-def test_a_lost_entry_is_noticed_by_its_key_group(in_place: Restore, entry_by_entry: Restore, full: Stored) -> None:
+def test_the_error_for_a_lost_entry_names_its_key_group(
+    in_place: Restore, entry_by_entry: Restore, full: Stored
+) -> None:
     assert full.source.statistics is not None
     means = full.source.statistics[1]
     entries = means.entries.copy()
@@ -150,7 +154,7 @@ def test_a_lost_entry_is_noticed_by_its_key_group(in_place: Restore, entry_by_en
 @pytest.mark.parametrize(
     "name", ["../000009.sst", "rocksdict-config.json", "LOCK", "000009.sst.bak", "CURRENT\n", "", "IDENTITY"]
 )
-def test_a_file_that_is_not_rocksdbs_is_refused_before_anything_is_copied(
+def test_a_file_that_does_not_belong_to_rocksdb_is_refused_before_anything_is_copied(
     in_place: Restore, entry_by_entry: Restore, full: Stored, name: str
 ) -> None:
     handle = full.source.handle
@@ -162,7 +166,7 @@ def test_a_file_that_is_not_rocksdbs_is_refused_before_anything_is_copied(
         assert caught.value.kind == "bad-file-name"
 
 
-def test_a_file_named_twice_is_refused(in_place: Restore, full: Stored) -> None:
+def test_a_file_that_is_listed_twice_is_refused(in_place: Restore, full: Stored) -> None:
     handle = full.source.handle
     assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
     with pytest.raises(CorruptStateError) as caught:

@@ -72,7 +72,9 @@ def _resolve(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Compatib
         (Tuple((INT,)), Tuple((INT, INT)), NO, "expected tuple<int, int>"),
     ],
 )  # fmt: skip
-def test_types(stored: StateType, wanted: StateType, outcome: Compatibility, text: str) -> None:
+def test_each_change_of_a_type_has_its_resolution(
+    stored: StateType, wanted: StateType, outcome: Compatibility, text: str
+) -> None:
     assert _resolve(_state(stored), _state(wanted))[0] is outcome
     assert text in _resolve(_state(stored), _state(wanted))[1]
 
@@ -141,7 +143,9 @@ def _histogram(*bounds: float) -> StateDescriptor:
         ),
     ],
 )
-def test_states(stored: StateDescriptor, wanted: StateDescriptor, outcome: Compatibility, text: str) -> None:
+def test_each_change_of_a_state_has_its_resolution(
+    stored: StateDescriptor, wanted: StateDescriptor, outcome: Compatibility, text: str
+) -> None:
     assert _resolve(stored, wanted)[0] is outcome
     assert text in _resolve(stored, wanted)[1]
 
@@ -152,7 +156,7 @@ def _schema(*states: StateDescriptor) -> KeyedStateSchema:
 
 @pytest.fixture(params=["heap", "rocksdb"])
 def restore(request: pytest.FixtureRequest, full: Stored, tmp_path: Path) -> Callable[..., KeyedStateBackend]:
-    """From RocksDB's files into either backend."""
+    """Restore RocksDB's files into either backend."""
 
     def restore(schema: KeyedStateSchema, *, allow: bool = False) -> KeyedStateBackend:
         source = replace(full.source, allow_non_restored=allow)
@@ -179,13 +183,13 @@ def test_a_renamed_state_keeps_its_entries(restore: Callable[..., KeyedStateBack
     backend.close()
 
 
-def test_a_present_state_is_never_taken_for_an_earlier_one(full: Stored) -> None:
+def test_an_existing_state_is_never_used_under_an_earlier_name(full: Stored) -> None:
     wanted = _schema(replace(MEANS, name="other", renamed_from=("means",)), MEANS, TOTALS, VISITS, PER_PLACE)
     resolutions = {r.state: r.stored for r in evolve(wanted, full.source.schema).resolutions}
     assert (resolutions["other"], resolutions["means"]) == (None, "means")
 
 
-def test_a_state_is_left_out_only_if_that_is_allowed(
+def test_a_state_is_left_out_only_if_the_pipeline_allows_it(
     restore: Callable[..., KeyedStateBackend], full: Stored, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     schema = _schema(TOTALS, VISITS)
@@ -203,7 +207,7 @@ def test_a_state_is_left_out_only_if_that_is_allowed(
     assert not any(" 0 bytes" in text for text in messages)
 
 
-def test_fields_come_go_and_move(restore: Callable[..., KeyedStateBackend]) -> None:
+def test_fields_of_a_row_are_added_removed_and_moved(restore: Callable[..., KeyedStateBackend]) -> None:
     moved = replace(
         TOTALS,
         value_type=_row(note=ListOf(LONG), latest=STRING),
@@ -219,7 +223,7 @@ def test_fields_come_go_and_move(restore: Callable[..., KeyedStateBackend]) -> N
     after.close()
 
 
-def test_what_is_incompatible_leaves_nothing_behind(restore: Callable[..., KeyedStateBackend], tmp_path: Path) -> None:
+def test_an_incompatible_restore_leaves_no_file(restore: Callable[..., KeyedStateBackend], tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="state 'means': the pipeline expects reducing<string") as caught:
         restore(_schema(TOTALS, replace(MEANS, value_type=STRING), VISITS, PER_PLACE))
     assert "the value: expected string, found double" in caught.value.message

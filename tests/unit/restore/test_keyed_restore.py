@@ -66,7 +66,7 @@ def test_entries_of_rocksdb_files_are_cut_to_the_wanted_key_groups(
     assert results == sorted(k for k in full.entries["means"] if k[0] in key_groups)
 
 
-def test_states_are_matched_by_name_not_by_place(full: Stored, tmp_path: Path) -> None:
+def test_states_are_matched_by_name_and_not_by_position(full: Stored, tmp_path: Path) -> None:
     schema = _schema(PER_PLACE, VISITS, MEANS, RENAMED)
     backend = restore_rocksdb(schema, KEY_GROUPS, [full.source], str(tmp_path / "restored"), UID)
     assert all_entries(backend) == full.entries
@@ -87,7 +87,9 @@ def test_states_are_matched_by_name_not_by_place(full: Stored, tmp_path: Path) -
         ),
     ],
 )
-def test_a_changed_schema_is_named(full: Stored, tmp_path: Path, schema: KeyedStateSchema, message: str) -> None:
+def test_the_error_names_the_state_with_a_changed_schema(
+    full: Stored, tmp_path: Path, schema: KeyedStateSchema, message: str
+) -> None:
     with pytest.raises(InvalidRequestError, match=message) as caught:
         restore_rocksdb(schema, KEY_GROUPS, [full.source], str(tmp_path / "restored"), UID)
     assert caught.value.kind == "state-schema-changed"
@@ -96,7 +98,7 @@ def test_a_changed_schema_is_named(full: Stored, tmp_path: Path, schema: KeyedSt
     assert [p.name for p in tmp_path.iterdir()] == ["storage"]
 
 
-def test_the_stream_must_hold_what_its_manifest_says(canonical: Callable[[bool], Stored]) -> None:
+def test_the_states_of_a_stream_must_be_those_of_its_manifest(canonical: Callable[[bool], Stored]) -> None:
     stored = canonical(False)
     schema = _schema(TOTALS, replace(MEANS, value_type=LONG), VISITS, PER_PLACE)
     with pytest.raises(InvalidRequestError, match="means") as caught:
@@ -129,7 +131,9 @@ def test_a_native_heap_snapshot_restores_into_the_heap_only(
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_the_handle_s_type_says_how_the_stream_is_read(canonical: Callable[[bool], Stored], compressed: bool) -> None:
+def test_the_type_of_the_handle_selects_the_reader_of_the_stream(
+    canonical: Callable[[bool], Stored], compressed: bool
+) -> None:
     stored = canonical(compressed)
     old = stored.source.handle
     assert isinstance(old, KeyGroupsSavepointStateHandle)
@@ -139,7 +143,7 @@ def test_the_handle_s_type_says_how_the_stream_is_read(canonical: Callable[[bool
     assert caught.value.kind == "unexpected-key-group"
 
 
-def test_a_heap_stream_is_no_canonical_stream(heap_native: Callable[[bool], Stored]) -> None:
+def test_a_heap_stream_is_refused_as_a_canonical_stream(heap_native: Callable[[bool], Stored]) -> None:
     stored = heap_native(False)
     old = stored.source.handle
     assert isinstance(old, KeyGroupsStateHandle)
@@ -148,14 +152,14 @@ def test_a_heap_stream_is_no_canonical_stream(heap_native: Callable[[bool], Stor
         restore_heap(sample_schema(), KEY_GROUPS, [replace(stored.source, handle=wrong, statistics=None)])
 
 
-def test_nothing_to_restore_is_an_empty_backend(tmp_path: Path) -> None:
+def test_a_restore_without_sources_gives_an_empty_backend(tmp_path: Path) -> None:
     assert all_entries(restore_heap(sample_schema(), KEY_GROUPS, [])) == {d.name: {} for d in sample_schema().states}
     backend = restore_rocksdb(sample_schema(), KEY_GROUPS, [], str(tmp_path / "restored"), UID)
     assert all_entries(backend) == {d.name: {} for d in sample_schema().states}
     backend.close()
 
 
-def test_row_field_names_do_not_count_at_any_depth() -> None:
+def test_field_names_of_rows_are_ignored_at_any_depth() -> None:
     def of(first: str) -> StateType:
         row = Row((Field(first, DOUBLE), Field("x", LONG)))
         return Tuple((ListOf(row), MapOf(STRING, row)))

@@ -69,7 +69,7 @@ class World:
         return list(zip(subtask_ranges(parallelism, self.schema.max_parallelism), assignment, strict=True))
 
     def checkpoint(self, backends: Sequence[KeyedStateBackend]) -> list[RestoreSource]:
-        """Each backend's snapshot; the backends are closed."""
+        """Take a snapshot of each backend and close the backends."""
         self.number += 1
         sources = []
         for subtask, backend in enumerate(backends):
@@ -116,7 +116,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def merged(backends: Sequence[KeyedStateBackend]) -> dict[str, dict[bytes, bytes]]:
-    """All entries; asserts that each lies with the owner of its key group, once, and is counted."""
+    """Return all entries. Assert that each lies once in the backend that owns its key group, and is counted."""
     whole: dict[str, dict[bytes, bytes]] = {name: {} for name in NAMES}
     for backend in backends:
         for (name, entries), statistics in zip(all_entries(backend).items(), backend.statistics(), strict=True):
@@ -131,7 +131,7 @@ def merged(backends: Sequence[KeyedStateBackend]) -> dict[str, dict[bytes, bytes
 
 
 @pytest.mark.parametrize("way", STRATEGIES)
-def test_any_parallelism_to_any_other(tmp_path: Path, way: str) -> None:
+def test_state_is_restored_from_any_parallelism_to_any_other(tmp_path: Path, way: str) -> None:
     world = World(tmp_path, way)
     sources = world.filled(2)
     expected = merged([world.restore(r, s) for r, s in world.assigned(sources, 2)])
@@ -142,7 +142,7 @@ def test_any_parallelism_to_any_other(tmp_path: Path, way: str) -> None:
         sources = world.checkpoint(backends)
 
 
-def test_canonical_streams_go_from_backend_to_backend(tmp_path: Path) -> None:
+def test_canonical_streams_are_restored_into_either_backend(tmp_path: Path) -> None:
     world = World(tmp_path, "rocksdb canonical")
     sources = world.filled(3)
     rocksdb = [world.restore(r, s) for r, s in world.assigned(sources, 2)]
@@ -159,7 +159,7 @@ def test_an_unchanged_range_is_opened_without_reading_an_entry(tmp_path: Path, c
     assert sum(s.total_entries for s in backend.statistics()) == 2000
 
 
-def test_halving_a_range_cuts_and_reads_nothing(tmp_path: Path, counted: Counter[str]) -> None:
+def test_halving_a_range_cuts_the_database_without_reading_an_entry(tmp_path: Path, counted: Counter[str]) -> None:
     world = World(tmp_path)
     old = world.filled(1)
     counted.clear()
@@ -168,7 +168,9 @@ def test_halving_a_range_cuts_and_reads_nothing(tmp_path: Path, counted: Counter
     assert sum(map(len, merged(backends).values())) == 2000
 
 
-def test_joining_ranges_reads_only_what_the_base_does_not_hold(tmp_path: Path, counted: Counter[str]) -> None:
+def test_joining_ranges_reads_only_the_key_groups_that_the_base_does_not_have(
+    tmp_path: Path, counted: Counter[str]
+) -> None:
     world = World(tmp_path)
     ((whole, old),) = world.assigned(world.filled(2), 1)
     counted.clear()
@@ -184,7 +186,8 @@ def test_shifted_ranges_read_only_the_missing_key_groups(tmp_path: Path, counted
     subtasks = world.assigned(world.filled(3), 2)
     counted.clear()
     backends = [world.restore(r, s) for r, s in subtasks]
-    # 0-42 and 43-85 make 0-63: the second gives 43-63; 43-85 and 86-127 make 64-127: the first gives 64-85
+    # The ranges 0-42 and 43-85 become 0-63: the second gives 43-63. The ranges 43-85 and 86-127 become 64-127: the
+    # first gives 64-85.
     missing = [KeyGroupRange(43, 63), KeyGroupRange(64, 85)]
     results = [
         sum(int(s.entries[[group - b.key_group_range.start for group in gap]].sum()) for s in b.statistics())
@@ -193,7 +196,7 @@ def test_shifted_ranges_read_only_the_missing_key_groups(tmp_path: Path, counted
     assert dict(counted) == {"scanned": sum(results), "loaded": sum(results)}
 
 
-def test_a_snapshot_after_a_cut_holds_nothing_of_the_others(tmp_path: Path) -> None:
+def test_a_snapshot_after_a_cut_contains_no_foreign_entry(tmp_path: Path) -> None:
     """No foreign entry lies beneath a range tombstone, and no tombstone is left."""
     world = World(tmp_path)
     backends = [world.restore(r, s) for r, s in world.assigned(world.filled(1), 4)]
@@ -212,7 +215,7 @@ def _opened(source: RestoreSource, directory: Path) -> Rdict:
     return open_readable(str(directory), NAMES)
 
 
-def test_the_base_is_the_handle_with_most_of_the_range_then_with_least_besides(tmp_path: Path) -> None:
+def test_the_base_is_the_handle_with_most_of_the_range_and_then_with_fewest_others(tmp_path: Path) -> None:
     (source,) = World(tmp_path).filled(1, 0)
 
     def held(*ranges: tuple[int, int]) -> list[RestoreSource]:
@@ -242,7 +245,8 @@ def test_only_an_unchanged_range_is_in_place(tmp_path: Path) -> None:
 
 @pytest.fixture
 def swapped(tmp_path: Path) -> Iterator[tuple[World, RestoreSource]]:
-    """The right checksums of the wrong database: subtask 1's files under subtask 0's statistics."""
+    """Return a source with the right checksums of the wrong database: subtask 1's files under subtask 0's
+    statistics."""
     world = World(tmp_path)
     first, second = world.filled(2)
     assert isinstance(second.handle, IncrementalRemoteKeyedStateHandle)
@@ -267,7 +271,7 @@ def test_a_database_of_other_key_groups_is_refused(swapped: tuple[World, Restore
 
 @pytest.mark.parametrize("group", [0, 77, 127])
 @pytest.mark.parametrize("wanted", [(0, 127), (0, 63), (70, 127)])
-def test_a_key_group_that_is_gone_or_too_much_is_noticed(tmp_path: Path, group: int, wanted: tuple[int, int]) -> None:
+def test_a_missing_or_additional_key_group_is_detected(tmp_path: Path, group: int, wanted: tuple[int, int]) -> None:
     world = World(tmp_path)
     (source,) = world.filled(1)
     assert source.statistics is not None
@@ -281,7 +285,7 @@ def test_a_key_group_that_is_gone_or_too_much_is_noticed(tmp_path: Path, group: 
     assert caught.value.kind == "restore-mismatch"
 
 
-def test_a_whole_read_proves_a_restored_database(tmp_path: Path) -> None:
+def test_reading_everything_detects_entries_that_the_cheap_check_does_not(tmp_path: Path) -> None:
     """A whole read finds entries that differ in key groups of the right number, which the cheap check does not find."""
     world = World(tmp_path)
     (source,) = world.filled(1)
@@ -300,7 +304,7 @@ def test_a_whole_read_proves_a_restored_database(tmp_path: Path) -> None:
     bad.close()
 
 
-def test_more_key_groups_than_a_byte_counts(tmp_path: Path) -> None:
+def test_more_than_256_key_groups_are_restored(tmp_path: Path) -> None:
     world = World(tmp_path, schema=sample_schema(1000))
     sources = world.filled(3, 200)
     total = 0

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
         ("rocksdb", "changelog", "rocksdb"),
     ],
 )
-def test_bytes_and_entries(
+def test_a_restore_reads_the_planned_bytes_and_entries(
     tmp_path: Path,
     backend: str,
     strategy: str,
@@ -40,7 +40,8 @@ def test_bytes_and_entries(
     inline_threshold_bytes: int,
     parallelism: int,
 ) -> None:
-    """2 subtasks wrote it; 1, 3 and 5 are not aligned with their key groups. Some key groups are empty."""
+    """Two subtasks wrote the snapshot; the key groups of 1, 3 and 5 subtasks are not aligned with theirs. Some key
+    groups are empty."""
     if strategy == "changelog" and not manifest:
         pytest.skip("a log without a manifest is Flink's own: tests/golden")
     schema = sample_schema()
@@ -70,7 +71,7 @@ def test_a_subtask_without_sources_reads_nothing() -> None:
     assert entries_to_read(whole, ()) == 0
 
 
-def test_a_snapshot_without_entries_is_its_header(tmp_path: Path) -> None:
+def test_of_a_snapshot_without_entries_only_the_header_is_read(tmp_path: Path) -> None:
     opened = counting(store_checkpoint(tmp_path, sample_schema(), Way(), lambda _: None))
     (source,) = opened.sources()
     (whole,) = subtask_ranges(1, 128)

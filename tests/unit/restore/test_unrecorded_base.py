@@ -29,7 +29,7 @@ LAST = SCHEMA.max_parallelism - 1
 
 
 def stored(root: Path, parallelism: int) -> list[RestoreSource]:
-    """Snapshots of as many subtasks, with nothing recorded but the files."""
+    """Return snapshots of so many subtasks, of which only the files are recorded."""
     chain, sources = CheckpointChain(root / "storage"), []
     for subtask, key_groups in enumerate(subtask_ranges(parallelism, SCHEMA.max_parallelism)):
         backend = RocksDBKeyedStateBackend(SCHEMA, key_groups, str(root / f"filled-{subtask}"), UID)
@@ -50,7 +50,7 @@ def unrecorded(sources: Sequence[RestoreSource]) -> list[RestoreSource]:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_it_becomes_what_a_recorded_one_becomes(tmp_path: Path, parallelism: int) -> None:
+def test_an_unrecorded_database_is_restored_like_a_recorded_one(tmp_path: Path, parallelism: int) -> None:
     sources = stored(tmp_path, 2)
     for subtask, key_groups in enumerate(subtask_ranges(parallelism, SCHEMA.max_parallelism)):
         wanted = [s for s in sources if len(s.handle.key_group_range.intersection(key_groups))]
@@ -67,14 +67,14 @@ def test_it_becomes_what_a_recorded_one_becomes(tmp_path: Path, parallelism: int
         counted.close()
 
 
-def test_its_files_are_not_referred_to(tmp_path: Path) -> None:
+def test_files_of_an_unrecorded_database_are_not_referred_to(tmp_path: Path) -> None:
     (source,) = stored(tmp_path, 1)
     assert restored_in_place(SCHEMA, KeyGroupRange(0, LAST), [source]) is source.handle
     assert restored_in_place(SCHEMA, KeyGroupRange(0, LAST), unrecorded([source])) is None
 
 
-def test_a_state_that_is_left_out_is_not_taken_over(tmp_path: Path) -> None:
-    """Its entries must be counted, to be said."""
+def test_a_state_that_is_left_out_prevents_the_use_of_the_database_as_base(tmp_path: Path) -> None:
+    """Its entries must be counted, so that the log can name their number."""
     ((source,), left) = unrecorded(stored(tmp_path, 1)), replace(SCHEMA, states=SCHEMA.states[1:])
     source = replace(source, allow_non_restored=True)
     assert choose_base(left, KeyGroupRange(0, LAST), [source]) is None
@@ -83,7 +83,7 @@ def test_a_state_that_is_left_out_is_not_taken_over(tmp_path: Path) -> None:
     backend.close()
 
 
-def test_of_what_lies_outside_its_range_nothing_is_left(tmp_path: Path) -> None:
+def test_entries_outside_the_range_are_removed(tmp_path: Path) -> None:
     """Flink's own cuts may leave something behind."""
     first, _ = stored(tmp_path, 2)
     narrow = KeyGroupRange(20, 40)
@@ -96,7 +96,7 @@ def test_of_what_lies_outside_its_range_nothing_is_left(tmp_path: Path) -> None:
     backend.close()
 
 
-def test_a_table_too_much_is_noticed(tmp_path: Path) -> None:
+def test_an_additional_table_is_detected(tmp_path: Path) -> None:
     """RocksDB would remove, when it opens, what its MANIFEST does not name."""
     (source,) = stored(tmp_path, 1)
     handle = source.handle

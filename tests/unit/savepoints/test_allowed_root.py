@@ -6,7 +6,7 @@ from statelib.savepoints.opened import pipeline_directory
 
 
 @pytest.mark.parametrize("root", ["file:///srv/state", "s3://bucket/root", "s3://bucket"])
-def test_only_checkpoints_of_the_own_storage_share_files(root: str) -> None:
+def test_only_checkpoints_in_the_deployments_storage_share_files(root: str) -> None:
     assert pipeline_directory(f"{root}/flights/chk-7", root) == f"{root}/flights"
     assert pipeline_directory(f"{root}/flights/chk-7", f"{root}/") == f"{root}/flights"
     for elsewhere in ("savepoint-flights-7", "x/chk-7", "chk"):

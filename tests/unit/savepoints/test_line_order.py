@@ -12,15 +12,15 @@ LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categori
 
 
 @given(LINES, st.integers(1, 40))
-def test_runs_of_any_size_give_the_same(lines: list[str], run_characters: int) -> None:
+def test_the_order_does_not_depend_on_how_many_lines_fit_into_memory(lines: list[str], run_characters: int) -> None:
     assert list(in_java_order(lines, run_characters=run_characters)) == sorted(lines, key=java_order)
 
 
-def test_units_of_utf_16_count() -> None:
+def test_lines_are_compared_by_utf_16_units() -> None:
     assert list(in_java_order(["\uffff", "😀", "a\r", "a"])) == ["a", "a\r", "😀", "\uffff"]
 
 
-def test_nothing_is_left(tmp_path: Path) -> None:
+def test_temporary_files_are_removed_if_sorting_is_abandoned(tmp_path: Path) -> None:
     lines = in_java_order(map(str, range(100)), str(tmp_path), 10)
     assert next(lines) == "0"
     assert list(tmp_path.iterdir())

@@ -31,7 +31,8 @@ KEYS = [f"key-{number}" for number in range(300)]
 
 
 def fill(backend: KeyedStateBackend) -> None:
-    """Every key has an entry in ``means``, every second one in ``visits``, every third two in ``per_place``."""
+    """Write an entry in ``means`` for every key, one in ``visits`` for every second key, and two in ``per_place``
+    for every third."""
     keys = owned(SCHEMA, KEYS, backend.key_group_range)
     put(backend, "means", keys, [1.5] * len(keys))
     visited, placed = (owned(SCHEMA, KEYS[::step], backend.key_group_range) for step in (2, 3))
@@ -56,7 +57,9 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way.backend}-{way.strategy}-{way.manifest}")
-def test_all_is_read_and_the_keys_of_one_key_group_are_held(tmp_path: Path, way: Way, held: list[int]) -> None:
+def test_everything_is_read_while_memory_holds_the_keys_of_one_key_group(
+    tmp_path: Path, way: Way, held: list[int]
+) -> None:
     opened = store_checkpoint(tmp_path / "stored", SCHEMA, way, fill)
     scratch = str(tmp_path)
     whole = read_content(opened, scratch)
@@ -70,7 +73,7 @@ def test_all_is_read_and_the_keys_of_one_key_group_are_held(tmp_path: Path, way:
 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("way", WAYS[:1] + WAYS[2:4], ids=lambda way: way.strategy)
-def test_damage_is_noticed_whatever_the_windows(tmp_path: Path, way: Way, compressed: bool) -> None:
+def test_damage_is_detected_whatever_the_windows(tmp_path: Path, way: Way, compressed: bool) -> None:
     opened = store_checkpoint(tmp_path / "stored", SCHEMA, replace(way, compressed=compressed), fill)
     files = [path for path in (tmp_path / "stored").rglob("*-*-*") if path.is_file()]
     file = max(files, key=lambda path: path.stat().st_size)
@@ -81,9 +84,9 @@ def test_damage_is_noticed_whatever_the_windows(tmp_path: Path, way: Way, compre
             list(replace(opened, window_bytes=1).rows(str(tmp_path)))
 
 
-def test_a_live_backend_holds_the_keys_of_a_window(held: list[int]) -> None:
+def test_counting_a_live_backend_holds_only_the_keys_of_one_window(held: list[int]) -> None:
     backend = HeapKeyedStateBackend(SCHEMA, all_key_groups(16))
-    names = [f"{number:0400}" for number in range(30_000)]  # 12 MB a state, more than a window
+    names = [f"{number:0400}" for number in range(30_000)]  # The names are 12 MB per state, more than one window.
     put(backend, "means", names, [1.5] * len(names))
     put(backend, "visits", names[::2], [[1]] * len(names[::2]))
     assert count_keys(backend).total == len(names)

@@ -58,8 +58,8 @@ def names(opened: Checkpoint, uid: str) -> list[str]:
     return [s.name for s in opened.select(uid).schema().states]
 
 
-def test_it_says_that_statelib_wrote_it(saved: Checkpoint) -> None:
-    """Also without a manifest; and without the signature, which only says so, it is the same savepoint."""
+def test_the_metadata_name_statelib_as_the_writer(saved: Checkpoint) -> None:
+    """The savepoint has no manifest, only a signature. Without the signature it is the same savepoint."""
     assert (saved.manifest, saved.written_by) == (None, "statelib")
     fields = annotate_metadata(saved.metadata_bytes)
     assert [part.problem for part in fields] == [""]
@@ -72,7 +72,7 @@ def test_it_says_that_statelib_wrote_it(saved: Checkpoint) -> None:
         open_checkpoint(saved.directory)
 
 
-def test_what_was_added_is_read_back(saved: Checkpoint) -> None:
+def test_added_states_are_read_back(saved: Checkpoint) -> None:
     for uid, states in (("counts", tables()), ("other", {"count": tables()["count"]})):
         for name, table in states.items():
             expected = zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
@@ -81,7 +81,7 @@ def test_what_was_added_is_read_back(saved: Checkpoint) -> None:
     assert [len(saved.select(uid).handles()) for uid in ("counts", "other")] == [3, 2]
 
 
-def test_a_dropped_state_is_gone_and_nothing_else(saved: Checkpoint, tmp_path: Path) -> None:
+def test_only_the_dropped_state_is_removed(saved: Checkpoint, tmp_path: Path) -> None:
     change = OperatorChange(drop=frozenset({"seen"}))
     again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), changes={"counts": change}))
     assert names(again, "counts") == ["count", "by_day"]
@@ -90,13 +90,13 @@ def test_a_dropped_state_is_gone_and_nothing_else(saved: Checkpoint, tmp_path: P
     assert data(again, "other") == data(saved, "other")
 
 
-def test_a_dropped_operator_is_gone(saved: Checkpoint, tmp_path: Path) -> None:
+def test_a_dropped_operator_is_removed(saved: Checkpoint, tmp_path: Path) -> None:
     again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), drop_operators=["counts"]))
     assert len(again.operators) == 1
     assert data(again, "other") == data(saved, "other")
 
 
-def test_an_operator_gets_another_uid(saved: Checkpoint, tmp_path: Path) -> None:
+def test_the_uid_of_an_operator_can_be_changed(saved: Checkpoint, tmp_path: Path) -> None:
     place = NewSavepoint(str(tmp_path), "second")
     again = open_checkpoint(rewrite(saved, place, renamed={"counts": "totals"}))
     assert [o.operator_id for o in again.operators] == [operator_id("totals"), operator_id("other")]
@@ -111,7 +111,7 @@ def test_an_operator_gets_another_uid(saved: Checkpoint, tmp_path: Path) -> None
     assert not (tmp_path / "savepoint-third-1").exists()
 
 
-def test_a_state_gets_new_entries_others_keep_theirs(saved: Checkpoint, tmp_path: Path) -> None:
+def test_one_state_gets_new_entries_and_the_others_keep_theirs(saved: Checkpoint, tmp_path: Path) -> None:
     few = pa.table({"key": KEYS[:5], "value": pa.array([10, 20, 30, 40, 50])})
     new = StateDescriptor("new", StateKind.REDUCING, STRING)
     change = OperatorChange(put={COUNT: few, new: pa.table({"key": KEYS, "value": KEYS})})
@@ -144,7 +144,7 @@ def test_a_state_may_change_its_type(saved: Checkpoint, tmp_path: Path) -> None:
         ([], {"counts": OperatorChange(put={COUNT: tables()["count"].rename_columns(["k", "v"])})}, "bad-column"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_an_impossible_change_is_refused(
     saved: Checkpoint, tmp_path: Path, drop_operators: list[str], changes: dict[str, OperatorChange], kind: str
 ) -> None:
     with pytest.raises(StatelibError) as caught:
@@ -170,19 +170,19 @@ def test_side_data_are_not_lost_silently(saved: Checkpoint, tmp_path: Path) -> N
     rewrite(replace(saved, manifest=None), NewSavepoint(str(tmp_path), "second"))
 
 
-def test_a_place_that_is_taken_is_refused(saved: Checkpoint, tmp_path: Path) -> None:
+def test_a_directory_that_is_taken_is_refused(saved: Checkpoint, tmp_path: Path) -> None:
     with pytest.raises(StatelibError) as caught:
         rewrite(saved, NewSavepoint(str(tmp_path), "first"))
     assert caught.value.kind == "location-taken"
 
 
-def test_without_publish_nothing_stays(tmp_path: Path) -> None:
+def test_without_publishing_no_file_is_left(tmp_path: Path) -> None:
     with SavepointWriter(NewSavepoint(str(tmp_path), "left")) as writer:
         writer.add(KeyedOperator("counts", KeyedStateSchema(STRING, 1, (COUNT,))), {"count": tables()["count"]})
     assert list((tmp_path / "savepoint-left-1").iterdir()) == []
 
 
-def test_an_operator_is_added_once_and_with_states_it_has(tmp_path: Path) -> None:
+def test_a_second_operator_of_the_same_id_or_an_unknown_state_is_refused(tmp_path: Path) -> None:
     with SavepointWriter(NewSavepoint(str(tmp_path), "x")) as writer:
         writer.add(KeyedOperator("counts", SCHEMA, 3), {})
         for states, kind in (({}, "duplicate-operator"), ({"nothing": tables()["count"]}, "unknown-state")):

@@ -15,7 +15,7 @@ def test_each_file_is_in_exactly_one_part(parts: int) -> None:
 
 
 @pytest.mark.parametrize("percent", [1, 5, 50, 100])
-def test_a_percentage_is_about_that_and_the_same_with_the_same_seed(percent: int) -> None:
+def test_a_percentage_selects_about_that_share_and_depends_only_on_the_seed(percent: int) -> None:
     chosen = {uri for uri in URIS if uri in sample(f"{percent}%", "a seed")}
     assert abs(len(chosen) - len(URIS) * percent / 100) < 100
     assert chosen == {uri for uri in URIS if uri in sample(f"{percent}.0%", "a seed")}
@@ -24,13 +24,13 @@ def test_a_percentage_is_about_that_and_the_same_with_the_same_seed(percent: int
 
 
 @pytest.mark.parametrize("text", ["", "5", "0%", "101%", "-1%", "0/3", "4/3", "1/0", "a/b", "1/2/3", "5 %"])
-def test_what_is_no_subset_is_refused(text: str) -> None:
+def test_text_that_describes_no_subset_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         sample(text, "")
     assert caught.value.kind == "bad-subset"
 
 
-def test_what_is_picked_is_in_the_sample_and_of_a_percentage_never_nothing() -> None:
+def test_picked_files_are_in_the_sample_and_a_percentage_picks_at_least_one() -> None:
     half = sample("50%", "a")
     assert sorted(picked(URIS, "50%", "a")) == sorted(uri for uri in URIS if uri in half)
     assert picked(URIS, "50%", "a") == picked(URIS[::-1], "50%", "a")
@@ -40,7 +40,7 @@ def test_what_is_picked_is_in_the_sample_and_of_a_percentage_never_nothing() -> 
     assert picked((), "50%", "a") == []
 
 
-def test_runs_that_read_one_part_each_read_all_together() -> None:
+def test_runs_that_each_read_one_part_together_read_everything() -> None:
     parts = [picked(URIS, f"{n}/4", seed_of(f"{n}/4", f"run {n}")) for n in (1, 2, 3, 4)]
     assert sorted(uri for part in parts for uri in part) == sorted(URIS)
     assert seed_of("5%", "run 1") == "run 1"

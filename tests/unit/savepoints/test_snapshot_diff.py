@@ -31,7 +31,7 @@ def means(root: Path, count: int, schema: KeyedStateSchema | None = None, way: W
     return store_checkpoint(root, schema, way or Way(parallelism=2), fill)
 
 
-def test_a_state_that_only_one_side_has(tmp_path: Path) -> None:
+def test_a_state_of_only_one_side_is_removed_or_added(tmp_path: Path) -> None:
     few = means(tmp_path / "a", 5)
     more = means(tmp_path / "b", 5, sample_schema())
     states = {state.name: state for state in Diff(few, more).states}
@@ -60,7 +60,7 @@ def test_a_state_that_only_one_side_has(tmp_path: Path) -> None:
         (KeyedStateSchema(STRING, 64, (MEANS,)), "max_parallelism: 128 before, 64 after"),
     ],
 )
-def test_what_cannot_be_compared_is_named_and_not_read(tmp_path: Path, schema: KeyedStateSchema, why: str) -> None:
+def test_an_incomparable_state_is_named_and_not_read(tmp_path: Path, schema: KeyedStateSchema, why: str) -> None:
     before, after = counting(means(tmp_path / "a", 5)), counting(means(tmp_path / "b", 5, schema))
     (state,) = Diff(before, after).states
     assert state.incomparable.startswith(why)
@@ -72,13 +72,13 @@ def test_what_cannot_be_compared_is_named_and_not_read(tmp_path: Path, schema: K
     assert caught.value.kind == "incomparable-state"
 
 
-def test_another_key_type_is_named(tmp_path: Path) -> None:
+def test_a_changed_key_type_is_named(tmp_path: Path) -> None:
     after = store_checkpoint(tmp_path / "b", KeyedStateSchema(LONG, 128, (MEANS,)), Way(), lambda _: None)
     (state,) = Diff(means(tmp_path / "a", 1), after).states
     assert state.incomparable == "key: string before, long after"
 
 
-def test_names_of_fields_do_not_count(tmp_path: Path) -> None:
+def test_names_of_fields_are_not_compared(tmp_path: Path) -> None:
     renamed = replace(TOTALS, value_type=Row((Field("n", LONG), Field("most_recent", STRING))))
     rows = [
         store_checkpoint(
@@ -96,7 +96,7 @@ def test_names_of_fields_do_not_count(tmp_path: Path) -> None:
 
 
 def test_only_key_groups_that_differ_are_read(tmp_path: Path) -> None:
-    """One entry more among many: the key group it lies in, and the headers."""
+    """The two snapshots differ in one entry: only its key group and the headers are read."""
     before, after = counting(means(tmp_path / "a", 3000)), counting(means(tmp_path / "b", 3001))
     (state,) = Diff(before, after).states
     assert (state.added, state.removed, state.changed, state.key_groups_read) == (1, 0, 0, 1)
@@ -117,7 +117,7 @@ def test_rocksdb_files_are_copied_once_whatever_the_windows(tmp_path: Path) -> N
     assert dict(after.read_bytes) == read
 
 
-def test_entries_that_are_not_those_of_the_manifest_are_damage(tmp_path: Path) -> None:
+def test_entries_that_do_not_match_the_manifest_are_damage(tmp_path: Path) -> None:
     before, after = means(tmp_path / "a", 50), means(tmp_path / "b", 60)
     assert after.manifest is not None
     (recorded,) = after.manifest.statistics
@@ -148,7 +148,7 @@ def test_values_that_python_cannot_hold_are_compared_as_bytes(tmp_path: Path) ->
     assert [(s.different, s.entries_after) for s in Diff(first, second).states] == [(False, 1), (False, 0), (False, 1)]
 
 
-def test_what_flink_writes_behind_a_null_of_a_map_says_nothing(tmp_path: Path) -> None:
+def test_bytes_after_a_null_of_a_map_are_not_compared(tmp_path: Path) -> None:
     schema = KeyedStateSchema(STRING, 128, (PER_PLACE,))
     keys = serialized(schema, "per_place", ["x", "y", "z"], ["a", "a", "a"])
     one = (b"\x00" + (1).to_bytes(8, "big"),)

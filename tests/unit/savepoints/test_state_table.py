@@ -41,12 +41,12 @@ def whole(table: StateTable, splits: tuple[Split, ...], *columns: str) -> pa.Tab
 
 
 def text(table: pa.Table) -> str:
-    """A NaN is no value's equal, but its text is."""
+    """Return the rows as text, because a NaN equals no value but its text does."""
     return repr(table.to_pylist())
 
 
 @pytest.mark.parametrize("parts", [None, 1, 2, 7, 128, 1000])
-def test_parts_hold_every_entry_once(directory: Path, parts: int | None) -> None:
+def test_every_entry_is_in_exactly_one_part(directory: Path, parts: int | None) -> None:
     table = state_table(opened(directory), None)
     splits = table.splits(None, parts, 2)
     assert len(splits) == {None: 3, 1: 3, 2: 3, 1000: 128}.get(parts, len(splits))
@@ -57,14 +57,14 @@ def test_parts_hold_every_entry_once(directory: Path, parts: int | None) -> None
     assert rows["key_group"].to_pylist() == key_groups(SCHEMA, rows["key"].combine_chunks()).tolist()
 
 
-def test_parts_are_of_about_equal_bytes(directory: Path) -> None:
+def test_parts_have_about_equal_sizes(directory: Path) -> None:
     table = state_table(opened(directory), COUNTS.name)
     sizes = [_bytes(table, split) for split in table.splits(None, 9, 2)]
     assert len(sizes) == 9
     assert max(sizes) < 2 * min(sizes)
 
 
-def test_a_few_key_groups_read_only_their_bytes(directory: Path) -> None:
+def test_for_a_few_key_groups_only_their_bytes_are_read(directory: Path) -> None:
     read: dict[str, int] = {}
     for name, wanted in (("all", None), ("two", {17, 99}), ("none", {128})):
         snapshot = counting(opened(directory))
@@ -80,7 +80,7 @@ def test_a_few_key_groups_read_only_their_bytes(directory: Path) -> None:
     assert read["two"] < read["all"] / 10
 
 
-def test_gaps_between_wanted_groups_belong_to_no_other_part(directory: Path) -> None:
+def test_the_ranges_of_parts_do_not_overlap(directory: Path) -> None:
     table = state_table(opened(directory), None)
     splits = table.splits(frozenset(range(0, 128, 5)), 4, 2)
     for one in splits:
@@ -89,7 +89,7 @@ def test_gaps_between_wanted_groups_belong_to_no_other_part(directory: Path) -> 
                 assert not len(one.span.intersection(other.span))
 
 
-def test_values_that_nobody_asks_for_are_not_decoded(directory: Path) -> None:
+def test_values_are_not_decoded_if_their_column_is_not_requested(directory: Path) -> None:
     """The values are declared as strings and are none, so that a read of them would fail."""
     table = state_table(opened(directory), None)
     wrong = replace(table, schema=replace(SCHEMA, states=(replace(COUNTS, value_type=STRING),)))
@@ -99,7 +99,7 @@ def test_values_that_nobody_asks_for_are_not_decoded(directory: Path) -> None:
         whole(wrong, splits, "key", "value")
 
 
-def test_columns_come_in_the_order_asked_for(directory: Path) -> None:
+def test_columns_have_the_requested_order(directory: Path) -> None:
     table = state_table(opened(directory), None)
     rows = whole(table, table.splits({3}, None, 2), "value", "key_group")
     assert rows.column_names == ["value", "key_group"]
@@ -113,7 +113,7 @@ def test_unknown_states_are_named(directory: Path) -> None:
     assert caught.value.kind == "unknown-state"
 
 
-def test_bytes_of_groups_are_those_of_the_stream(directory: Path) -> None:
+def test_the_sizes_of_key_groups_add_up_to_the_stream(directory: Path) -> None:
     for handle in opened(directory).handles():
         sizes = group_bytes(handle)
         assert isinstance(handle, KeyGroupsSavepointStateHandle)
@@ -131,7 +131,7 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("fixture", FOREIGN)
-def test_every_state_and_column_of_flink_jobs(fixture: str) -> None:
+def test_every_state_and_column_of_flink_jobs_is_read(fixture: str) -> None:
     """Windows have namespaces, timers have timestamps, and states share their streams with others."""
     (path,) = (FLINK / fixture).glob("savepoint-*")
     for part in opened(path).each_operator():
@@ -144,7 +144,7 @@ def test_every_state_and_column_of_flink_jobs(fixture: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["canonical", "heap", "rocksdb"])
-def test_one_state_of_each_kind_of_snapshot(kind: str, tmp_path: Path) -> None:
+def test_each_kind_of_snapshot_is_read_in_parts(kind: str, tmp_path: Path) -> None:
     if kind == "rocksdb":
         stored = stored_rocksdb(tmp_path / "state", tmp_path / "db")
     else:
@@ -162,7 +162,7 @@ def test_one_state_of_each_kind_of_snapshot(kind: str, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("statelib-scratch-*"))
 
 
-def test_user_keys_that_nobody_asks_for_are_not_decoded(tmp_path: Path) -> None:
+def test_user_keys_are_not_decoded_if_their_column_is_not_requested(tmp_path: Path) -> None:
     stored = stored_canonical(tmp_path, compressed=True)
     schema = stored.source.schema
     wrong = replace(

@@ -140,7 +140,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("snapshot", "stored", "typed"), CASES)
-def test_values_are_read_and_everything_is_written_again(snapshot: bytes, stored: str, typed: object) -> None:
+def test_values_are_read_and_the_snapshot_is_written_back(snapshot: bytes, stored: str, typed: object) -> None:
     reader = Reader(snapshot + b"more", "snapshot")
     decoded = decode_serializer_snapshot(reader)
     assert isinstance(decoded, Like)
@@ -179,7 +179,7 @@ def test_an_option_of_a_value_that_may_be_null_stays_bytes() -> None:
         assert encode_serializer_snapshot(decoded) == snapshot
 
 
-def test_nobody_jumps_over_a_value_with_a_part_that_only_its_class_can_read() -> None:
+def test_a_value_with_an_opaque_part_cannot_be_skipped() -> None:
     for text in ("pojo<a.B; x: opaque<a.S>, y: long>", "nullable<opaque<a.S>>", "either<opaque<a.S>, long>"):
         over = skipper_of((codec_of(parse_type(text)),))
         with pytest.raises(UnsupportedError) as caught:
@@ -187,7 +187,7 @@ def test_nobody_jumps_over_a_value_with_a_part_that_only_its_class_can_read() ->
         assert caught.value.kind == "opaque-entries"
 
 
-def test_damage_is_told() -> None:
+def test_damaged_values_are_refused() -> None:
     union = decode_serializer_snapshot(Reader(composite(UNION, 2, LONG, STRING), "snapshot"))
     rows = concat([from_fixed(np.array([[3]], np.uint8))])
     with pytest.raises(CorruptStateError) as caught:

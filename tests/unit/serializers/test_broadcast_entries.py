@@ -39,7 +39,7 @@ def level(ordinal: int) -> bytes:
     return struct.pack(">i", ordinal)
 
 
-def test_one_entry_ends_where_all_does() -> None:
+def test_a_single_entry_ends_at_the_end_of_the_map() -> None:
     assert entry_spans(rules(STRING, KRYO), stored(b"\x02axyz"), "r") == [(4, 6, 9)]
     assert entry_spans(rules(KRYO, LONG), stored(b"xyz" + bytes(8)), "r") == [(4, 7, 15)]
     (line,) = lines(KRYO, LONG, stored(b"xyz" + struct.pack(">q", 7)))
@@ -62,7 +62,9 @@ def test_an_empty_map_has_no_lines(key: StateType, value: StateType) -> None:
         (KRYO, KRYO, [b"xy"]),
     ],
 )
-def test_what_could_be_divided_in_several_ways_is_not(key: StateType, value: StateType, entries: list[bytes]) -> None:
+def test_entries_that_could_be_divided_in_several_ways_stay_together(
+    key: StateType, value: StateType, entries: list[bytes]
+) -> None:
     part = stored(*entries)
     assert entry_spans(rules(key, value), part, "r") is None
     (line,) = lines(key, value, part)
@@ -71,7 +73,7 @@ def test_what_could_be_divided_in_several_ways_is_not(key: StateType, value: Sta
     assert bytes.fromhex(line["value"]["hex"]) == b"".join(entries)
 
 
-def test_the_only_way_to_divide_is_found() -> None:
+def test_entries_are_divided_if_only_one_way_is_possible() -> None:
     part = stored(level(1) + b"\x54\x01\x02\x04", level(0) + b"\x54\x01\x02\x04\x06")
     assert entry_spans(rules(LEVEL, KRYO), part, "r") == [(4, 8, 12), (12, 16, 21)]
     results = [(line["uk"]["v"], line["value"]["hex"]) for line in lines(LEVEL, KRYO, part)]
@@ -83,7 +85,7 @@ def test_the_only_way_to_divide_is_found() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.binary(max_size=12)), max_size=4))
-def test_where_it_is_divided_it_is_so_as_it_was_written(entries: list[tuple[int, bytes]]) -> None:
+def test_divided_entries_are_those_that_were_written(entries: list[tuple[int, bytes]]) -> None:
     part = stored(*(level(ordinal) + value for ordinal, value in entries))
     spans = entry_spans(rules(LEVEL, KRYO), part, "r")
     if spans is not None:
@@ -94,14 +96,14 @@ def test_where_it_is_divided_it_is_so_as_it_was_written(entries: list[tuple[int,
         assert ambiguous > len(entries)
 
 
-def test_a_damaged_count_is_named() -> None:
+def test_a_damaged_count_is_refused() -> None:
     with pytest.raises(CorruptStateError) as caught:
         lines(STRING, KRYO, struct.pack(">i", 1 << 30) + b"\x02axyz")
     assert caught.value.kind == "bad-count"
 
 
 def opened(part: bytes, key: StateType, value: StateType) -> tuple[OperatorStream, OperatorStateDescriptor]:
-    """A stream whose map has these bytes."""
+    """Return a stream whose map has these bytes."""
     descriptor = rules(key, value)
     empty = OperatorStateContent(descriptor, pa.array([], pa.large_binary()), pa.array([], pa.string()))
     data, ((name, mode, offsets),) = encode_operator_state([empty])
@@ -110,7 +112,7 @@ def opened(part: bytes, key: StateType, value: StateType) -> tuple[OperatorStrea
     return OperatorStream(OperatorStreamStateHandle(((name, mode, offsets),), stream), whole), descriptor
 
 
-def test_columns_hold_divided_entries_and_refuse_others() -> None:
+def test_columns_contain_divided_entries_and_refuse_others() -> None:
     stream, descriptor = opened(stored(b"\x02axyz"), STRING, KRYO)
     content = stream.read(descriptor)
     assert (content.keys.to_pylist(), content.values.to_pylist()) == (["a"], [b"xyz"])

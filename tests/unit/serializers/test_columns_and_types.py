@@ -31,7 +31,7 @@ SAME = [
 
 
 @pytest.mark.parametrize(("text", "column", "other"), SAME)
-def test_other_arrow_encodings_of_the_same_values(text: str, column: pa.Array, other: pa.DataType) -> None:
+def test_other_arrow_encodings_of_the_same_values_are_accepted(text: str, column: pa.Array, other: pa.DataType) -> None:
     codec = codec_of(parse_type(text))
     if pa.types.is_struct(other):
         again = pa.StructArray.from_arrays([column.field(0).cast(pa.int32())], fields=list(other))
@@ -69,7 +69,7 @@ def test_columns_of_another_type_are_refused(text: str, column: pa.Array) -> Non
 @pytest.mark.parametrize(
     "text", ["long", "string", "date", "boolean", "tuple<long>", "row<a: long>", "list<long>", "map<long, long>"]
 )
-def test_nulls_are_refused_naming_the_row(text: str) -> None:
+def test_the_error_for_a_null_names_the_row(text: str) -> None:
     column = pa.nulls(3, codec_of(parse_type(text)).arrow_type)
     with pytest.raises(InvalidRequestError, match="row 0") as caught:
         codec_of(parse_type(text)).encode(column)
@@ -107,7 +107,7 @@ def test_null_keys_are_refused() -> None:
         Scalar("uuid"),
     ],
 )
-def test_types_without_a_serializer(type_: StateType) -> None:
+def test_types_without_a_serializer_are_refused(type_: StateType) -> None:
     for call in (codec_of, encode_serializer_snapshot):
         with pytest.raises(InvalidRequestError) as caught:
             call(type_)
@@ -120,7 +120,7 @@ def test_types_without_a_serializer(type_: StateType) -> None:
      ("bytes", -1),
      ("tuple<int, long>", 12), ("tuple<int, string>", -1), ("row<a: int>", -1), ("array<int>", -1)],
 )  # fmt: skip
-def test_reported_lengths(text: str, length: int) -> None:
+def test_each_type_has_the_length_that_its_serializer_reports(text: str, length: int) -> None:
     assert codec_of(parse_type(text)).reported_length == length
 
 
@@ -129,13 +129,13 @@ def test_reported_lengths(text: str, length: int) -> None:
     ["", "lung", "list<long", "list<long>>", "list<>", "map<long>", "list<long, long>", "row<long>", "row<: long>",
      "array<list<int>>",      "tuple<>", "long long", "long,", "list<" * 80 + "long" + ">" * 80],
 )  # fmt: skip
-def test_bad_type_texts(text: str) -> None:
+def test_text_that_is_no_type_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         parse_type(text)
     assert caught.value.kind == "bad-type-text"
 
 
-def test_keys_that_do_not_end_where_they_should() -> None:
+def test_keys_with_missing_or_additional_bytes_are_refused() -> None:
     state = StateDescriptor("s", StateKind.VALUE, LONG)
     schema = KeyedStateSchema(LONG, 128, (state,))
     rows = encode_keys(schema, state, pa.array([1, 2]), key_groups(schema, pa.array([1, 2])))
@@ -156,7 +156,7 @@ def test_lengths_in_ambiguous_keys_must_agree() -> None:
     assert caught.value.kind == "bad-key-length"
 
 
-def test_user_keys_belong_to_map_state() -> None:
+def test_only_a_map_state_has_user_keys() -> None:
     state = StateDescriptor("s", StateKind.VALUE, LONG)
     schema = KeyedStateSchema(LONG, 128, (state,))
     keys = pa.array([1])
@@ -165,7 +165,7 @@ def test_user_keys_belong_to_map_state() -> None:
     assert caught.value.kind == "bad-key-parts"
 
 
-def test_list_state_without_elements_is_not_written_but_read() -> None:
+def test_an_empty_list_state_can_be_read_but_not_written() -> None:
     state = StateDescriptor("s", StateKind.LIST, STRING)
     with pytest.raises(InvalidRequestError, match="row 1") as caught:
         encode_values(state, pa.array([["a"], []]))
@@ -190,22 +190,23 @@ def test_list_state_without_elements_is_not_written_but_read() -> None:
         (StateKind.VALUE, BYTE, b"ab", "trailing-bytes"),
     ],
 )
-def test_damaged_values(kind: StateKind, type_: StateType, raw: bytes, error: str) -> None:
+def test_damaged_values_are_refused(kind: StateKind, type_: StateType, raw: bytes, error: str) -> None:
     state = StateDescriptor("s", kind, type_, LONG if kind is StateKind.MAP else None)
     with pytest.raises(CorruptStateError) as caught:
         decode_values(state, from_list([raw]))
     assert caught.value.kind == error
 
 
-def test_bytes_behind_a_null_user_value_are_flinks_and_harmless() -> None:
+def test_bytes_after_a_null_user_value_are_ignored() -> None:
     state = StateDescriptor("s", StateKind.MAP, STRING, LONG)
     assert decode_values(state, from_list([b"\x01\x00", b"\x00\x02a", b"\x01"])).to_pylist() == [None, "a", None]
     rows = StateDescriptor("s", StateKind.MAP, parse_type("row<a: byte>"), STRING)
-    behind_nulls = [b"\x01", b"\x00\x00\x07", b"\x01\xc0", b"\x01\x00"]  # a row of another kind, and half a row
+    # The last two are a row of another kind and half a row.
+    behind_nulls = [b"\x01", b"\x00\x00\x07", b"\x01\xc0", b"\x01\x00"]
     assert decode_values(rows, from_list(behind_nulls)).to_pylist() == [None, {"a": 7}, None, None]
 
 
-def test_snapshot_bytes_of_a_list_of_strings() -> None:
+def test_the_snapshot_of_a_list_of_strings_has_these_exact_bytes() -> None:
     base = b"org.apache.flink.api.common.typeutils.base."
     expected = (
         b"\x00\x41"
@@ -218,7 +219,7 @@ def test_snapshot_bytes_of_a_list_of_strings() -> None:
     assert encode_serializer_snapshot(parse_type("list<string>")) == expected
 
 
-def test_void_alone_is_the_namespace_and_within_a_row_it_is_not() -> None:
+def test_void_has_the_namespace_serializer_only_outside_of_rows() -> None:
     assert b"VoidNamespaceSerializerSnapshot" in encode_serializer_snapshot(parse_type("void"))
     assert b"base.VoidSerializer$VoidSerializerSnapshot" in encode_serializer_snapshot(parse_type("row<a: void>"))
 
@@ -231,7 +232,7 @@ def test_an_old_simple_snapshot_is_read() -> None:
     assert decode_serializer_snapshot(Reader(writer.getvalue(), "header")) == LONG
 
 
-def test_snapshots_that_are_not_understood() -> None:
+def test_unknown_or_damaged_snapshots_are_refused() -> None:
     raw = encode_serializer_snapshot(parse_type("tuple<long>"))
     cases = [
         (raw.replace(b"LongSerializer$Long", b"DarkSerializer$Dark"), UnsupportedError, "unknown-serializer"),

@@ -97,12 +97,12 @@ def test_every_type_of_the_model_is_registered() -> None:
 
 
 @each_type
-def test_no_aspect_is_left_out(support: TypeSupport[Any]) -> None:
+def test_every_type_has_every_aspect(support: TypeSupport[Any]) -> None:
     assert [field.name for field in fields(support) if getattr(support, field.name) is None] == []
 
 
 @each_type
-def test_columns_are_written_read_and_skipped(support: TypeSupport[Any]) -> None:
+def test_columns_are_written_read_back_and_skipped(support: TypeSupport[Any]) -> None:
     _, type_, values = example(support)
     codec = codec_of(type_)
     rows = codec.encode(values)
@@ -146,7 +146,7 @@ def test_typed_json_is_read_to_the_last_byte(support: TypeSupport[Any]) -> None:
 
 
 @each_type
-def test_its_snapshot_comes_back(support: TypeSupport[Any]) -> None:
+def test_the_snapshot_of_each_type_is_read_back(support: TypeSupport[Any]) -> None:
     text, type_, _ = example(support)
     if text.partition("<")[0] in WITHOUT_SNAPSHOT:
         with pytest.raises(UnsupportedError) as caught:
@@ -159,13 +159,13 @@ def test_its_snapshot_comes_back(support: TypeSupport[Any]) -> None:
 
 
 @each_type
-def test_its_text_comes_back(support: TypeSupport[Any]) -> None:
+def test_the_text_of_each_type_is_parsed_back(support: TypeSupport[Any]) -> None:
     text, type_, _ = example(support)
     assert str(type_) == text
 
 
 @each_type
-def test_its_hash_is_checked_one_by_one_or_it_is_no_key(support: TypeSupport[Any]) -> None:
+def test_both_ways_to_hash_a_key_agree_or_refuse_the_type(support: TypeSupport[Any]) -> None:
     text, type_, values = example(support)
     present = values.filter(values.is_valid())
     if text.partition("<")[0] not in WITHOUT_PLAIN_HASH:

@@ -48,7 +48,7 @@ def column(type_: StateType, values: list[object]) -> pa.Array:
 
 
 @pytest.mark.parametrize("text", SAMPLES)
-def test_columns_come_back_among_other_bytes(text: str) -> None:
+def test_columns_are_read_back_from_between_other_bytes(text: str) -> None:
     type_ = parse_type(text)
     codec, values = codec_of(type_), column(parse_type(text), SAMPLES[text])
     written = codec.encode(values).to_list()
@@ -64,7 +64,7 @@ def test_columns_come_back_among_other_bytes(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SAMPLES)
-def test_one_at_a_time_reads_what_columns_write_to_the_last_byte(text: str) -> None:
+def test_the_reader_of_single_values_reads_all_bytes_that_columns_write(text: str) -> None:
     type_ = parse_type(text)
     for row, value in zip(codec_of(type_).encode(column(type_, SAMPLES[text])).to_list(), SAMPLES[text], strict=True):
         reader = Reader(row, text)
@@ -73,7 +73,7 @@ def test_one_at_a_time_reads_what_columns_write_to_the_last_byte(text: str) -> N
 
 
 @pytest.mark.parametrize("text", [text for text in SAMPLES if not text.startswith("opaque")])
-def test_a_value_cut_short_is_corrupt_for_both(text: str) -> None:
+def test_both_readers_refuse_a_truncated_value(text: str) -> None:
     type_ = parse_type(text)
     for row in codec_of(type_).encode(column(type_, SAMPLES[text])).to_list():
         rows = from_list([row])
@@ -84,7 +84,7 @@ def test_a_value_cut_short_is_corrupt_for_both(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in SAMPLES if not text.startswith("opaque")])
-def test_snapshots_come_back(text: str) -> None:
+def test_snapshots_are_read_back(text: str) -> None:
     type_ = parse_type(text)
     reader = Reader(encode_serializer_snapshot(type_), text)
     assert decode_serializer_snapshot(reader) == type_
@@ -93,7 +93,7 @@ def test_snapshots_come_back(text: str) -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(sorted(SAMPLES)), st.binary(max_size=40))
-def test_any_bytes_end_in_a_value_or_in_an_error_of_ours(text: str, raw: bytes) -> None:
+def test_any_bytes_give_a_value_or_a_typed_error(text: str, raw: bytes) -> None:
     type_, rows = parse_type(text), from_list([raw])
     for read in (
         lambda: json_reader(type_)(Reader(raw, text)),
@@ -106,19 +106,19 @@ def test_any_bytes_end_in_a_value_or_in_an_error_of_ours(text: str, raw: bytes) 
 @pytest.mark.parametrize(
     ("values", "kind"), [(["THREE"], "bad-enum"), ([None], "null-value")], ids=["no constant", "null"]
 )
-def test_an_enum_holds_its_constants_only(values: list[object], kind: str) -> None:
+def test_an_enum_accepts_only_its_constants(values: list[object], kind: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         codec_of(parse_type("enum<a.Kind; ONE, TWO>")).encode(pa.array(values, pa.string()))
     assert caught.value.kind == kind
 
 
-def test_an_index_beyond_the_constants_is_corrupt() -> None:
+def test_an_enum_index_beyond_the_constants_is_refused() -> None:
     with pytest.raises(CorruptStateError) as caught:
         json_reader(parse_type("enum<a.Kind; ONE>"))(Reader(b"\0\0\0\1", "value"))
     assert caught.value.kind == "bad-enum"
 
 
-def test_a_value_of_a_subclass_is_shown_and_has_no_column() -> None:
+def test_a_value_of_a_subclass_has_json_but_no_column() -> None:
     type_ = parse_type("pojo<a.Base; f: int; +pojo<a.Sub; f: int, g: string>; -pojo<a.Other; f: int>>")
     registered = b"\x08\x00" + b"\x02" + b"\0\0\0\0\7" + b"\0\2a"
     seen = b"\x04\x00\x07a.Other" + b"\x02" + b"\0\0\0\0\1"
@@ -130,7 +130,7 @@ def test_a_value_of_a_subclass_is_shown_and_has_no_column() -> None:
     assert caught.value.kind == "pojo-subclass"
 
 
-def test_java_hash_codes() -> None:
+def test_hash_codes_are_those_of_java() -> None:
     """Values of ``hashCode()`` as a JVM gives them."""
     big = codec_of(parse_type("bigint")).java_hash(
         pa.array(["0", "1", "-1", "4294967296", "1267650600228229401496703205376"])
@@ -142,7 +142,7 @@ def test_java_hash_codes() -> None:
     assert codec_of(row).java_hash(pa.array([{"f0": 42}], codec_of(row).arrow_type)).tolist() == [907821237]
 
 
-def test_floats_and_dates_read_as_java_writes_them() -> None:
+def test_floats_and_dates_have_the_text_that_java_writes() -> None:
     shown = [java_text(v) for v in (1.0, 100.0, 1e7, 1e-3, 9.999e-4, 5e-324, 1.7976931348623157e308, -0.0, 123456.789)]
     assert shown == [
         "1.0",
@@ -161,7 +161,7 @@ def test_floats_and_dates_read_as_java_writes_them() -> None:
     ]  # fmt: skip
 
 
-def test_an_opaque_type_is_written_again_as_it_came() -> None:
+def test_an_opaque_type_is_written_back_unchanged() -> None:
     whole = b"\x00\x01x\x00\x00\x00\x02payload"
     assert encode_serializer_snapshot(Opaque("a.S", "b.C", whole)) == whole
     with pytest.raises(UnsupportedError) as caught:

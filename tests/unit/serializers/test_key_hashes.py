@@ -53,13 +53,13 @@ def column(text: str) -> pa.Array:
 
 
 @pytest.mark.parametrize("text", SAMPLES)
-def test_one_by_one_they_are_those_of_the_columns(text: str) -> None:
+def test_hash_codes_of_single_values_equal_those_of_columns(text: str) -> None:
     type_, values = parse_type(text), column(text)
     assert plain_hashes(type_, values) == hash_codes(type_, values).tolist()
     assert len(set(plain_hashes(type_, values))) > 1
 
 
-def test_known_hash_codes() -> None:
+def test_hash_codes_equal_known_values_of_flink() -> None:
     assert plain_hashes(parse_type("string"), pa.array(["hello"])) == [99162322]
     assert plain_hashes(parse_type("rowdata<k: BIGINT>"), pa.array([{"k": 42}], pa.struct({"k": pa.int64()}))) == [
         907821237
@@ -67,13 +67,13 @@ def test_known_hash_codes() -> None:
 
 
 @pytest.mark.parametrize("max_parallelism", [1, 3, 128, 32768])
-def test_key_groups_one_by_one(max_parallelism: int) -> None:
+def test_key_groups_of_single_values_equal_those_of_columns(max_parallelism: int) -> None:
     hashes = np.array([0, 1, -1, 42, 2**31 - 1, -(2**31), *np.random.default_rng(1).integers(-(2**31), 2**31, 200)])
     expected = assign_key_groups(hashes.astype(np.int32), max_parallelism).tolist()
     assert [plain_key_group(code, max_parallelism) for code in hashes.tolist()] == expected
 
 
-def test_a_class_hashes_as_its_job_says() -> None:
+def test_keys_of_a_users_class_are_hashed_by_the_rule_of_the_job() -> None:
     """The hashes give the key groups that a real job chose with ``31 * id + name.hashCode()``."""
     lines = (FLINK / "keys-pojo-hashmap-canonical" / "truth.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
@@ -89,7 +89,7 @@ def test_a_class_hashes_as_its_job_says() -> None:
     assert assign_key_groups(other, 128).tolist() != [entry["kg"] for entry in entries]
 
 
-def test_a_slice_hashes_as_its_rows() -> None:
+def test_a_slice_has_the_hash_codes_of_its_rows() -> None:
     keys = pa.array(
         [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}], codec_of(parse_type(POJO)).arrow_type
     )
@@ -109,7 +109,7 @@ def test_a_slice_hashes_as_its_rows() -> None:
         ("array<int>", None, "no-key-hash"),
     ],
 )
-def test_what_has_no_hash_is_refused_by_name(text: str, rule: FieldsHash | None, kind: str) -> None:
+def test_a_type_without_a_hash_is_refused_by_name(text: str, rule: FieldsHash | None, kind: str) -> None:
     type_ = parse_type(text)
     with pytest.raises(StatelibError) as caught:
         hash_codes(type_, pa.nulls(0, codec_of(type_).arrow_type), rule)

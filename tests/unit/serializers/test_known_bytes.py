@@ -38,7 +38,7 @@ BYTES_OF = [
 
 
 @pytest.mark.parametrize(("text", "value", "raw"), BYTES_OF)
-def test_bytes_of_a_value(text: str, value: reference.Plain, raw: str) -> None:
+def test_each_value_has_the_bytes_that_flink_writes(text: str, value: reference.Plain, raw: str) -> None:
     type_ = parse_type(text)
     column = reference.arrow(type_, [value])
     assert codec_of(type_).encode(column).to_list() == [bytes.fromhex(raw)]
@@ -63,13 +63,13 @@ def test_bytes_of_a_value(text: str, value: reference.Plain, raw: str) -> None:
         ("time", 2**32, 1), ("instant", 1_000_000_002, 103),
     ],
 )  # fmt: skip
-def test_hash_code_of_a_value(text: str, value: reference.Plain, expected: int) -> None:
+def test_each_value_has_the_hash_code_of_java(text: str, value: reference.Plain, expected: int) -> None:
     type_ = parse_type(text)
     assert codec_of(type_).java_hash(reference.arrow(type_, [value])).tolist() == [expected]
 
 
 @pytest.mark.parametrize("text", ["bytes", "void", "array<long>", "tuple<int, bytes>", "row<a: array<int>>"])
-def test_types_that_flink_refuses_as_keys(text: str) -> None:
+def test_types_that_flink_refuses_as_keys_have_no_hash(text: str) -> None:
     type_ = parse_type(text)
     value = (
         [[1], b"x"]
@@ -87,7 +87,7 @@ def test_types_that_flink_refuses_as_keys(text: str) -> None:
 
 
 @pytest.mark.parametrize("bits", ["7ff8000000000001", "fff0000000000001", "7ff0dead0000beef"])
-def test_bits_of_a_nan_survive(bits: str) -> None:
+def test_the_bits_of_a_nan_are_preserved(bits: str) -> None:
     values = decode("double", bits)
     assert codec_of(parse_type("double")).encode(values).to_list() == [bytes.fromhex(bits)]
     assert codec_of(parse_type("double")).java_hash(values).tolist() == [2146959360]
@@ -103,7 +103,7 @@ def test_bits_of_a_nan_survive(bits: str) -> None:
         ("datetime", "80000000800080000000000000", "000007b2010100000000000001", 1),
     ],
 )
-def test_nulls_of_flink_read_as_null(text: str, null: str, other: str, value: reference.Plain) -> None:
+def test_every_form_of_null_in_flink_is_read_as_null(text: str, null: str, other: str, value: reference.Plain) -> None:
     assert decode(text, other, null, other).equals(reference.arrow(parse_type(text), [value, None, value]))
 
 
@@ -123,7 +123,7 @@ def test_nulls_of_flink_read_as_null(text: str, null: str, other: str, value: re
         ("list<list<int>>", "7fffffff00000000", "truncated-value"), ("map<int, int>", "40000000", "truncated-value"),
     ],
 )  # fmt: skip
-def test_damage_has_a_name(text: str, raw: str, kind: str) -> None:
+def test_each_kind_of_damage_has_its_error(text: str, raw: str, kind: str) -> None:
     with pytest.raises(CorruptStateError) as caught:
         decode(text, raw)
     assert caught.value.kind == kind
@@ -138,7 +138,7 @@ def test_damage_has_a_name(text: str, raw: str, kind: str) -> None:
         ("instant", "000000ffffffffff00000000", "time-out-of-range"), ("date", "7fffffff0101", "time-out-of-range"),
     ],
 )  # fmt: skip
-def test_what_arrow_cannot_hold_is_refused_by_name(text: str, raw: str, kind: str) -> None:
+def test_values_that_arrow_cannot_hold_are_refused_by_name(text: str, raw: str, kind: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         decode(text, raw)
     assert caught.value.kind == kind
@@ -147,12 +147,12 @@ def test_what_arrow_cannot_hold_is_refused_by_name(text: str, raw: str, kind: st
 @pytest.mark.parametrize(
     ("mask", "kind"), [("80", "UPDATE_BEFORE (-U)"), ("40", "UPDATE_AFTER (+U)"), ("c0", "DELETE")]
 )
-def test_a_row_of_another_kind_is_named(mask: str, kind: str) -> None:
+def test_the_error_names_a_row_of_another_kind(mask: str, kind: str) -> None:
     with pytest.raises(UnsupportedError, match=re.escape(f"in row 1: expected RowKind INSERT (+I), found {kind}")):
         decode("row<a: byte>", "0001", f"{mask}01")
 
 
-def test_long_columns_are_worked_on_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_columns_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strings, "_CHUNK_BYTES", 7)
     texts = ["", "abc", "é" * 9, "", "日本", "x" * 30, "😀", "", ""]
     column = pa.array(["zz", *texts]).slice(1)
@@ -163,7 +163,7 @@ def test_long_columns_are_worked_on_in_chunks(monkeypatch: pytest.MonkeyPatch) -
     assert codec.decode(rows.data, rows.starts, rows.offsets[1:])[0].equals(column)
 
 
-def test_rows_of_a_ragged_slice_decode() -> None:
+def test_rows_of_a_slice_are_decoded() -> None:
     rows = codec_of(parse_type("long")).encode(pa.array(np.arange(5))).slice(2, 4)
     codec = codec_of(parse_type("long"))
     assert codec.decode(rows.data, rows.starts, rows.offsets[1:])[0].to_pylist() == [2, 3]

@@ -36,7 +36,7 @@ def logical(text: str) -> LogicalType:
 
 
 @pytest.mark.parametrize("text", SNAPSHOTS)
-def test_the_snapshots_are_those_of_flink(text: str) -> None:
+def test_serializer_snapshots_have_the_bytes_of_flink(text: str) -> None:
     writer, stored = Writer(), bytes.fromhex(SNAPSHOTS[text])
     reader = Reader(stored, "snapshot")
     name, version = reader.utf(), reader.i32()
@@ -79,7 +79,7 @@ def row(r: random.Random) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_every_value_comes_back() -> None:
+def test_every_value_is_read_back() -> None:
     type_, made = parse_type(ROW), random.Random(7)
     assert isinstance(type_, Sql)
     codec = codec_of(type_)
@@ -94,8 +94,9 @@ def test_every_value_comes_back() -> None:
         assert all(length % 8 == 4 for length in rows.lengths)
 
 
-def test_the_bytes_of_a_small_array_and_a_small_map() -> None:
-    """By hand: count, null bits, slots, and for keys and values the same twice behind the size of the first."""
+def test_a_small_array_and_a_small_map_have_these_exact_bytes() -> None:
+    """The expected bytes are written by hand: count, null bits, slots; for a map the size of the keys, then keys and
+    values in this form."""
     type_ = parse_type("rowdata<a: ARRAY<SMALLINT>, m: MAP<INT, VARCHAR(20)>>")
     values = pa.array([{"a": [1, None, 3], "m": [(9, "0123456789")]}], codec_of(type_).arrow_type)
     array = bytes.fromhex("03000000 02000000 0100 0000 0300 0000")

@@ -29,7 +29,7 @@ def dog(*values: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("version", FLINK)
-def test_attributes_of_supertypes_come_first_the_topmost_of_all(version: str) -> None:
+def test_attributes_of_supertypes_come_first_beginning_with_the_topmost(version: str) -> None:
     snapshot, values = FLINK[version]
     reader = Reader(snapshot, "snapshot")
     decoded = decode_serializer_snapshot(reader)
@@ -46,7 +46,7 @@ def test_attributes_of_supertypes_come_first_the_topmost_of_all(version: str) ->
 
 
 @pytest.mark.parametrize("version", FLINK)
-def test_columns_have_all_attributes(version: str) -> None:
+def test_columns_have_the_attributes_of_all_supertypes(version: str) -> None:
     snapshot, values = FLINK[version]
     decoded = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
     end = 4 + int.from_bytes(values[:4], "big")
@@ -76,7 +76,7 @@ def test_a_type_may_add_nothing_to_its_supertype(monkeypatch: pytest.MonkeyPatch
     assert [part.name for part in result.type.parts] == ["a"]
 
 
-def test_supertypes_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_supertypes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedError, match="a STRUCTURED type as a supertype, found INTEGER") as caught:
         read(structured(attribute("a").values["type"], attribute("b")), monkeypatch)
     assert caught.value.kind == "logical-type"

@@ -45,7 +45,7 @@ CASES: list[tuple[str, Any, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "value", "raw", "typed"), CASES, ids=[case[0][:30] for case in CASES])
-def test_values_and_bytes_are_the_same(text: str, value: object, raw: str, typed: dict[str, Any]) -> None:
+def test_values_are_written_and_read_back_exactly(text: str, value: object, raw: str, typed: dict[str, Any]) -> None:
     kind = parse_type(text)
     assert str(kind) == text
     codec = codec_of(kind)
@@ -65,7 +65,7 @@ def test_values_and_bytes_are_the_same(text: str, value: object, raw: str, typed
         codec.decode(rows.data[:-1].copy(), rows.starts.copy(), np.array([len(stored), 2 * len(stored) - 1]))
 
 
-def test_text_that_is_none_and_nulls_are_refused() -> None:
+def test_invalid_text_and_nulls_are_refused() -> None:
     codec = codec_of(parse_type("sql<VARCHAR(9)>"))
     raw = np.frombuffer(bytes.fromhex("00000001ff"), np.uint8)
     with pytest.raises(CorruptStateError, match="expected UTF-8"):

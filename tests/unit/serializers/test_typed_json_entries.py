@@ -46,7 +46,7 @@ def test_lists_that_expire_show_natural_values_and_their_places() -> None:
     ]
 
 
-def test_maps() -> None:
+def test_a_map_state_has_one_line_per_user_key() -> None:
     key = key_of(MAP, user_keys=pa.array(["\u00e9"]))
     end = '"uk":{"type":"string","v":"\u00e9"},"value":'
     assert lines(MAP, key, b"\0\0\0\0\x07")[0].endswith(end + '{"type":"int","v":7}}')
@@ -55,7 +55,7 @@ def test_maps() -> None:
 
 @pytest.mark.parametrize("moment", [0, -1, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize(("prefix", "kind"), [(EVENT_TIMERS, "eventTimer"), (PROCESSING_TIMERS, "procTimer")])
-def test_timers(prefix: str, kind: str, moment: int) -> None:
+def test_timers_have_lines_with_their_time(prefix: str, kind: str, moment: int) -> None:
     timers = timers_descriptor(prefix, "visits", TIME_WINDOW)
     bounds = pa.array([{"start": -5, "end": 2**62}], pa.struct([("start", pa.int64()), ("end", pa.int64())]))
     spaces = bounds.cast(pa.struct([("start", MOMENT), ("end", MOMENT)]))
@@ -66,8 +66,8 @@ def test_timers(prefix: str, kind: str, moment: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["k", "k" * 300])
-def test_lengths_behind_key_and_namespace(name: str) -> None:
-    """Key and namespace of variable length are separated by their lengths at the end."""
+def test_keys_and_namespaces_are_divided_by_their_lengths_at_the_end(name: str) -> None:
+    """The lengths of a key and a namespace of variable length are stored at the end."""
     state = StateDescriptor("s", StateKind.VALUE, INT, None, STRING)
     schema, keys = KeyedStateSchema(STRING, 128, (state,)), pa.array([name])
     groups = key_groups(schema, keys)
@@ -80,7 +80,7 @@ def test_lengths_behind_key_and_namespace(name: str) -> None:
     assert caught.value.kind == "bad-key-length"
 
 
-def test_keys_that_only_their_serializer_can_read() -> None:
+def test_keys_of_unknown_serializers_are_shown_as_bytes() -> None:
     """The end of such a key follows from the length of the rest, except if a user key follows it."""
     key_type = Opaque("a.Kryo", b"")
     rows = StateRows(from_list([b"\7" + b"key" + bytes(16)]), from_list([b"\0\0\0\1"]))
@@ -100,7 +100,7 @@ def test_keys_that_only_their_serializer_can_read() -> None:
         assert caught.value.kind == "opaque-key"
 
 
-def test_bytes_that_are_no_entry_are_named() -> None:
+def test_the_error_names_bytes_that_are_no_entry() -> None:
     value = StateDescriptor("v", StateKind.VALUE, INT)
     space = StateDescriptor("g", StateKind.VALUE, INT, None, GLOBAL_WINDOW)
     timers = timers_descriptor(EVENT_TIMERS, "t")

@@ -53,7 +53,7 @@ class Subtask:
         put(self.backend, "means", ["key-1"], [value])
 
     def log_of(self, number: int) -> int:
-        """Takes a snapshot, be sure that it is whole; how many parts its log has."""
+        """Take a snapshot, assert that it is complete, and return the number of parts of its log."""
         result = self.take(number)
         source = self.chain.source(number, result, self.backend)
         assert entries_of(source, Path("none")) == all_entries(self.backend)

@@ -45,7 +45,7 @@ class Resources(ScanResources):
 
 
 class Strategy(CanonicalSnapshotStrategy):
-    """The canonical one, which says where it runs and lets the test act once everything is written."""
+    """The canonical strategy, which records its thread and calls the test once everything is written."""
 
     def __init__(self, backend: HeapKeyedStateBackend) -> None:
         super().__init__(backend)
@@ -98,7 +98,7 @@ class Stage:
         timeout_s: float | None = None,
         patience_s: float = PATIENCE_S,
     ) -> Executed:
-        """A snapshot that is reported."""
+        """Take a snapshot that is reported."""
         snapshot = executed_snapshot(
             self.strategy,
             FIRST,
@@ -112,7 +112,7 @@ class Stage:
             return done
 
     def is_clean(self) -> bool:
-        """Nothing on storage, nothing to cancel, and what was frozen is free again, once."""
+        """Return whether storage is empty, nothing is left to cancel, and the frozen view was released once."""
         return self.chain.files() == set() and all(r.released == 1 for r in self.strategy.resources)
 
 
@@ -124,7 +124,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize("execution", BOTH)
-def test_both_ways_are_the_same_code_with_the_same_result(stage: Stage, execution: SnapshotExecutionType):
+def test_both_ways_of_execution_have_the_same_result(stage: Stage, execution: SnapshotExecutionType):
     done = stage.take(execution=execution)
     (written,) = done.result.streams
     assert written.size_bytes > 0
@@ -153,8 +153,8 @@ def test_both_parts_of_a_snapshot_are_timed(stage: Stage):
     assert stage.take(execution=SnapshotExecutionType.SYNCHRONOUS).sync_ms >= 90
 
 
-def test_a_snapshot_that_is_over_is_no_longer_registered(stage: Stage):
-    """Requirement R146: whoever closes the registry later has nothing of this snapshot to cancel."""
+def test_a_snapshot_that_has_ended_is_no_longer_registered(stage: Stage):
+    """Requirement R146: closing the registry later cancels nothing of this snapshot."""
     call = stage.call()
     call()
     assert not stage.registry.unregister(call)
@@ -183,7 +183,7 @@ def test_a_cancel_in_the_middle_leaves_nothing(stage: Stage, execution: Snapshot
 
 
 @pytest.mark.parametrize("execution", BOTH)
-def test_a_failure_is_told_and_leaves_nothing(stage: Stage, execution: SnapshotExecutionType):
+def test_a_failure_is_raised_and_leaves_nothing(stage: Stage, execution: SnapshotExecutionType):
     def fail(number: int) -> None:
         if number == 2:
             raise OSError("no space left")
@@ -194,14 +194,14 @@ def test_a_failure_is_told_and_leaves_nothing(stage: Stage, execution: SnapshotE
 
 
 @pytest.mark.parametrize("execution", BOTH)
-def test_a_cancel_when_all_is_written_but_not_reported_wins(stage: Stage, execution: SnapshotExecutionType):
+def test_a_cancel_before_the_report_discards_a_written_snapshot(stage: Stage, execution: SnapshotExecutionType):
     stage.strategy.written = stage.registry.close
     with pytest.raises(RetryableError, match="cancelled"):
         stage.take(execution=execution)
     assert stage.is_clean()
 
 
-def test_a_cancel_before_it_runs(stage: Stage):
+def test_a_snapshot_that_is_cancelled_before_it_runs_writes_nothing(stage: Stage):
     call = stage.call()
     stage.registry.close()
     assert (call.state, stage.is_clean()) == (RunState.DISCARDED, True)
@@ -211,15 +211,15 @@ def test_a_cancel_before_it_runs(stage: Stage):
     assert stage.strategy.threads == []
 
 
-def test_a_cancelled_registry_takes_no_snapshot(stage: Stage):
+def test_a_cancelled_registry_refuses_a_snapshot(stage: Stage):
     stage.registry.close()
     with pytest.raises(RetryableError, match="cancelled"):
         stage.take()
     assert stage.is_clean()
 
 
-def test_only_one_of_many_cancels_and_the_end_decides(stage: Stage):
-    """Raced: the outcome is one of two, and files lie there if and only if it was reported."""
+def test_exactly_one_of_concurrent_cancels_and_the_end_decides(stage: Stage):
+    """In this race the outcome is one of two, and files exist if and only if the snapshot was reported."""
     for _ in range(30):
         call = stage.call()
         closer = threading.Thread(target=call.close)
@@ -235,13 +235,13 @@ def test_only_one_of_many_cancels_and_the_end_decides(stage: Stage):
     assert stage.is_clean()
 
 
-def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
+def test_a_deadline_ends_a_snapshot_that_hangs(stage: Stage):
     closed = threading.Event()
     stage.strategy.on_cancel = closed.set
 
     def wait(number: int) -> None:
         if number == 2:
-            # Like a slow storage: a write ends when its stream is closed from outside.
+            # The stream behaves like a slow storage: a write ends when its stream is closed from outside.
             closed.wait(PATIENCE_S)
 
     with pytest.raises(ConflictError) as refusal:
@@ -264,7 +264,7 @@ class _InterruptedHandler(logging.Handler):
         pass
 
 
-def test_a_thread_that_waits_for_a_lock_of_a_log_handler_is_left_alone(stage: Stage):
+def test_a_thread_that_waits_for_a_log_handlers_lock_is_abandoned_after_the_deadline(stage: Stage):
     handler, log = _InterruptedHandler(), logging.getLogger("test.interrupted")
     log.addHandler(handler)
     ends: list[threading.Thread] = []
@@ -299,7 +299,7 @@ def test_a_thread_that_cannot_start_leaves_nothing(stage: Stage, execution: Snap
     stage.take()
 
 
-def test_a_report_that_does_not_come_about_leaves_nothing(stage: Stage):
+def test_a_failed_report_leaves_nothing(stage: Stage):
     snapshot = executed_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry)
     snapshot.__enter__()
     assert len(stage.chain.files()) == 1

@@ -44,13 +44,13 @@ def shifted(rows: int, wrong: int) -> StateRows:
     return StateRows(encode_keys(LONGS.schema, VALUE, keys, groups), encode_values(VALUE, keys))
 
 
-def test_what_is_right_is_written(tmp_path: Path) -> None:
+def test_correct_entries_are_written(tmp_path: Path) -> None:
     rows = encode_entries(LONGS.schema, VALUE, pa.table({"key": pa.array([1, 2]), "value": pa.array([3, 4])}))
     assert len(write(tmp_path, LONGS, [rows, NO_ROWS])) == 1
 
 
 @pytest.mark.parametrize("wrong", [0, 99, 199])
-def test_an_entry_in_the_wrong_key_group_is_refused_and_nothing_stays(tmp_path: Path, wrong: int) -> None:
+def test_an_entry_in_the_wrong_key_group_is_refused_and_leaves_no_file(tmp_path: Path, wrong: int) -> None:
     with pytest.raises(StatelibError, match="key group") as caught:
         write(tmp_path, LONGS, [shifted(200, wrong), NO_ROWS])
     assert caught.value.kind == "wrong-key-group"
@@ -64,7 +64,7 @@ def test_two_entries_of_one_key_are_refused(tmp_path: Path) -> None:
     assert caught.value.kind == "duplicate-key"
 
 
-def test_a_map_state_has_many_user_keys_a_key_and_each_once(tmp_path: Path) -> None:
+def test_a_map_state_may_have_many_user_keys_per_key_but_each_only_once(tmp_path: Path) -> None:
     columns = {"key": pa.array([7, 7]), "user_key": pa.array(["a", "b"]), "value": pa.array([1, 2])}
     assert write(tmp_path, LONGS, [NO_ROWS, encode_entries(LONGS.schema, MAP, pa.table(columns))])
     columns["user_key"] = pa.array(["a", "a"])
@@ -72,7 +72,7 @@ def test_a_map_state_has_many_user_keys_a_key_and_each_once(tmp_path: Path) -> N
         write(tmp_path, LONGS, [NO_ROWS, encode_entries(LONGS.schema, MAP, pa.table(columns))])
 
 
-def test_keys_of_a_class_are_proved_with_the_rule_of_their_hash(tmp_path: Path) -> None:
+def test_key_groups_of_a_users_class_are_checked_with_the_rule_of_its_hash(tmp_path: Path) -> None:
     type_ = parse_type("pojo<a.K; id: int, name: string>")
     schema = KeyedStateSchema(type_, 128, (VALUE,))
     keys = pa.array([{"id": n, "name": f"n{n}"} for n in range(50)], pa.struct({"id": pa.int32(), "name": pa.string()}))
@@ -88,7 +88,7 @@ def test_keys_of_a_class_are_proved_with_the_rule_of_their_hash(tmp_path: Path) 
     assert caught.value.kind == "no-key-hash"
 
 
-def test_key_groups_may_be_told_for_keys_of_a_class_only() -> None:
+def test_a_column_of_key_groups_is_accepted_only_for_keys_of_a_users_class() -> None:
     type_ = parse_type("pojo<a.K; id: int>")
     keys = pa.array([{"id": 1}], pa.struct({"id": pa.int32()}))
     table = pa.table({"key": keys, "value": pa.array([1]), "key_group": pa.array([77], pa.int32())})

@@ -71,7 +71,7 @@ def xs(backend: OperatorStateBackend) -> list[int]:
 
 
 @pytest.mark.parametrize("threshold", [0, 1 << 20], ids=["files", "inline"])
-def test_rescaling_from_two_to_three_to_one(tmp_path: Path, threshold: int) -> None:
+def test_operator_state_is_rescaled_from_two_to_three_to_one(tmp_path: Path, threshold: int) -> None:
     chain = Chain(tmp_path / "storage", threshold)
     three = chain.through([filled(0, 4), filled(1, 3)], 3)
     assert [xs(backend) for backend in three] == [[0, 1, 2], [3, 10], [11, 12]]
@@ -110,7 +110,7 @@ def test_changes_after_prepare_are_not_in_the_snapshot(tmp_path: Path) -> None:
     assert xs(backend) == [-1, 1, 7], "and the live state goes on"
 
 
-def test_nothing_registered_is_empty(tmp_path: Path) -> None:
+def test_without_registered_states_the_result_is_empty(tmp_path: Path) -> None:
     chain = CheckpointChain(tmp_path / "storage")
     result = take_snapshot(
         OperatorStateSnapshotStrategy(OperatorStateBackend()), ID, chain.streams(1), CloseableRegistry()
@@ -119,7 +119,7 @@ def test_nothing_registered_is_empty(tmp_path: Path) -> None:
     assert chain.files() == set()
 
 
-def test_keyed_and_operator_state_are_both_there_or_neither(tmp_path: Path) -> None:
+def test_keyed_and_operator_state_are_both_written_or_neither(tmp_path: Path) -> None:
     chain = CheckpointChain(tmp_path / "storage")
     keyed = HeapKeyedStateBackend(sample_schema(), KeyGroupRange(32, 95))
     fill(keyed)
@@ -141,12 +141,12 @@ def test_keyed_and_operator_state_are_both_there_or_neither(tmp_path: Path) -> N
         assert chain.files() == before
 
 
-def test_what_was_prepared_is_released_when_the_other_part_fails() -> None:
+def test_the_frozen_view_is_released_when_the_other_part_fails() -> None:
     """Requirement R136: no frozen view stays behind."""
     copies: list[OperatorStateCopy] = []
 
     class Recording(OperatorStateSnapshotStrategy):
-        """The strategy of operator state, which keeps what it prepares for the test."""
+        """The strategy of operator state, which records for the test what it prepares."""
 
         def prepare(self, checkpoint_id: CheckpointId) -> OperatorStateCopy:
             copies.append(super().prepare(checkpoint_id))
@@ -179,7 +179,7 @@ def test_operator_state_has_no_local_copy(tmp_path: Path) -> None:
     local.complete(ID, result.streams)
 
 
-def test_a_name_serves_one_kind_only() -> None:
+def test_a_name_cannot_be_used_for_two_kinds_of_state() -> None:
     backend = OperatorStateBackend([SEEN])
     assert backend.register(SEEN) is backend.list_state("seen")
     for other in (
@@ -197,7 +197,7 @@ def test_a_name_serves_one_kind_only() -> None:
 
 
 @pytest.mark.parametrize("bad", ["text", None, 1 << 63, {"y": 1}], ids=str)
-def test_values_that_do_not_fit_are_named(bad: object) -> None:
+def test_the_error_for_a_value_of_the_wrong_type_names_the_state(bad: object) -> None:
     backend = OperatorStateBackend([OperatorStateDescriptor("n", OperatorStateMode.UNION, LONG)])
     backend.list_state("n").add_all([1, bad])
     with pytest.raises(InvalidRequestError, match="operator state 'n'") as caught:
@@ -205,7 +205,7 @@ def test_values_that_do_not_fit_are_named(bad: object) -> None:
     assert caught.value.kind == "bad-operator-state"
 
 
-def test_a_changed_declaration_is_refused_and_a_new_one_begins_empty(tmp_path: Path) -> None:
+def test_a_changed_declaration_is_refused_and_a_new_state_is_empty(tmp_path: Path) -> None:
     chain = CheckpointChain(tmp_path / "storage")
     result = take_snapshot(OperatorStateSnapshotStrategy(filled(0, 1)), ID, chain.streams(1), CloseableRegistry())
     assert result.operator is not None

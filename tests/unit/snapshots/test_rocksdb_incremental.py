@@ -82,7 +82,7 @@ def test_immutable_files_are_shared_and_the_rest_is_exclusive(subtask: Subtask) 
     assert not [stream for _, stream in handle.private if isinstance(stream, FileStateHandle)]
 
 
-def test_known_files_are_referred_to_once_their_snapshot_completed(subtask: Subtask, tmp_path: Path) -> None:
+def test_unchanged_files_are_referred_to_once_their_snapshot_completed(subtask: Subtask, tmp_path: Path) -> None:
     first = subtask.take(1)
     assert first.reused == ()
     assert handle_of(first).checkpointed_size_bytes == sum(w.size_bytes for w in first.streams)
@@ -122,10 +122,10 @@ def test_files_of_an_aborted_snapshot_are_not_referred_to(subtask: Subtask) -> N
     assert sst(third) != sst(second)
 
 
-def test_what_a_restore_proved_is_not_read_again_unless_the_file_is_another(
+def test_a_file_that_a_restore_verified_is_not_read_again_unless_it_was_replaced(
     subtask: Subtask, chain: CheckpointChain, tmp_path: Path
 ) -> None:
-    """Shown by an XXH3 that is not the files': whoever reads them notices."""
+    """The recorded XXH3 is wrong, so reading a file would be detected."""
     first = subtask.take(1)
     source = subtask.source(1, first)
     previous = previous_of(source)
@@ -140,7 +140,7 @@ def test_what_a_restore_proved_is_not_read_again_unless_the_file_is_another(
     again.close()
 
 
-def test_a_backend_restored_in_place_refers_to_what_it_was_restored_from(
+def test_a_backend_restored_in_place_refers_to_the_restored_files(
     subtask: Subtask, chain: CheckpointChain, tmp_path: Path
 ) -> None:
     first = subtask.take(1)
@@ -153,7 +153,7 @@ def test_a_backend_restored_in_place_refers_to_what_it_was_restored_from(
     again.close()
 
 
-def test_a_full_snapshot_leaves_nothing_to_refer_to(subtask: Subtask, chain: CheckpointChain, tmp_path: Path) -> None:
+def test_no_file_of_a_full_snapshot_is_referred_to(subtask: Subtask, chain: CheckpointChain, tmp_path: Path) -> None:
     full = Subtask(chain, subtask.backend, RocksDBFullSnapshotStrategy(subtask.backend, UID))
     source = full.source(1, full.take(1))
     full.strategy.close()
@@ -163,10 +163,10 @@ def test_a_full_snapshot_leaves_nothing_to_refer_to(subtask: Subtask, chain: Che
     again.close()
 
 
-def test_two_databases_of_one_origin_do_not_take_each_others_files(
+def test_two_databases_restored_from_one_checkpoint_do_not_confuse_their_files(
     subtask: Subtask, chain: CheckpointChain, tmp_path: Path
 ) -> None:
-    """Both go on with the same file number, and make files of the same size: only the content tells."""
+    """Both continue with the same file number and make files of the same size: only the content differs."""
     source = subtask.source(1, subtask.take(1))
     one = restored(chain, source, tmp_path / "one", previous_of(source))
     put(one.backend, "means", ["key-1"], [1.25])
@@ -186,7 +186,7 @@ def test_two_databases_of_one_origin_do_not_take_each_others_files(
 
 
 @pytest.mark.parametrize("wrong", [{"size_bytes": 1}, {"crc32c": 1}, {"xxh3": 1}])
-def test_a_name_with_other_bytes_is_written_again(
+def test_a_file_of_the_same_name_with_other_bytes_is_written_again(
     subtask: Subtask, chain: CheckpointChain, tmp_path: Path, wrong: dict[str, int]
 ) -> None:
     source = subtask.source(1, subtask.take(1))
@@ -200,7 +200,7 @@ def test_a_name_with_other_bytes_is_written_again(
 
 
 def replaced(path: Path) -> None:
-    """By another file of the same bytes, which no restore has proved."""
+    """Replace the file by another one with the same bytes, which no restore has verified."""
     (copy := path.with_name("copy")).write_bytes(path.read_bytes())
     copy.replace(path)
 

@@ -46,7 +46,7 @@ def test_the_meta_stream_is_written_first(
     backend: RocksDBKeyedStateBackend,
     tmp_path: Path,
 ) -> None:
-    """Requirement R39: a reader that has only the beginning of a snapshot can say which states it has."""
+    """Requirement R39: a reader that has only the beginning of a snapshot can list its states."""
     strategy = strategy_of(backend, "uid")
     chain = CheckpointChain(tmp_path / "storage")
     result = take_snapshot(strategy, CheckpointId(1), chain.streams(1), CloseableRegistry())
@@ -113,7 +113,7 @@ def test_closing_a_strategy_ends_its_upload_threads(
     assert upload_threads() == before
 
 
-def test_closing_does_not_wait_for_a_snapshot_that_was_left_alone(tmp_path: Path) -> None:
+def test_closing_does_not_wait_for_an_abandoned_snapshot(tmp_path: Path) -> None:
     before, threads = upload_threads(), UploadThreads()
     working, may_end = threading.Event(), threading.Event()
 
@@ -147,7 +147,7 @@ def test_an_empty_file_is_uploaded_like_any_other(tmp_path: Path) -> None:
     assert stored.size_bytes == 0
 
 
-def test_all_files_of_a_full_snapshot_are_its_own(backend: RocksDBKeyedStateBackend, tmp_path: Path) -> None:
+def test_a_full_snapshot_shares_no_file(backend: RocksDBKeyedStateBackend, tmp_path: Path) -> None:
     """Requirements R37 and R38: nothing is shared with a later one, and nothing of an earlier one is referred to."""
     strategy = RocksDBFullSnapshotStrategy(backend, "uid")
     chain = CheckpointChain(tmp_path / "storage")

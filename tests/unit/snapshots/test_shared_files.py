@@ -30,12 +30,12 @@ def taken(*numbers: int, restored: PreviousSnapshot = NO_PREVIOUS) -> SharedFile
     return files
 
 
-def test_nothing_completed_is_no_base() -> None:
+def test_without_a_completed_snapshot_there_is_no_base() -> None:
     assert taken(1, 2).base() is NO_PREVIOUS
     assert dict(NO_PREVIOUS.files) == {}
 
 
-def test_the_base_is_the_last_completed_and_not_the_last_taken() -> None:
+def test_the_base_is_the_last_completed_snapshot() -> None:
     files = taken(1, 2, 3)
     files.complete(CheckpointId(2))
     assert files.base() == snapshot(2)
@@ -43,7 +43,7 @@ def test_the_base_is_the_last_completed_and_not_the_last_taken() -> None:
     assert files.base() == snapshot(2)
 
 
-def test_an_older_completion_that_comes_late_changes_nothing() -> None:
+def test_a_late_completion_of_an_older_snapshot_changes_nothing() -> None:
     files = taken(1, 2)
     files.complete(CheckpointId(2))
     files.complete(CheckpointId(1))
@@ -60,7 +60,7 @@ def test_a_completed_savepoint_changes_nothing() -> None:
     assert files.base() == snapshot(3), "the savepoint's id did not move the mark either"
 
 
-def test_an_aborted_snapshot_is_forgotten() -> None:
+def test_an_aborted_snapshot_never_becomes_the_base() -> None:
     files = taken(1, 2)
     files.complete(CheckpointId(1))
     files.abort(CheckpointId(2))
@@ -79,7 +79,7 @@ def test_the_restored_snapshot_is_a_base_until_a_newer_one_completes() -> None:
     assert files.base() == snapshot(9)
 
 
-def test_only_shared_files_with_a_known_checksum_can_be_shared_again() -> None:
+def test_only_shared_files_with_a_recorded_checksum_can_be_shared_again() -> None:
     absolute, relative = FileStateHandle("file:///s/a", 5), RelativeFileStateHandle("b", 6)
     unknown, inline = FileStateHandle("file:///s/c", 7), ByteStreamStateHandle("d", b"bytes")
     handle = IncrementalRemoteKeyedStateHandle(
@@ -101,7 +101,7 @@ def test_only_shared_files_with_a_known_checksum_can_be_shared_again() -> None:
     assert previous_snapshot(handle, checksums) == PreviousSnapshot(CheckpointId(4), expected)
 
 
-def test_a_segment_is_known_by_its_own_content_and_by_the_file_around_it() -> None:
+def test_a_segment_is_identified_by_its_content_and_its_file() -> None:
     shared = SegmentFileStateHandle("file:///s/p", 10, 5, SegmentScope.SHARED, "a")
     other = replace(shared, start=20, logical_id="b")
     exclusive = replace(shared, scope=SegmentScope.EXCLUSIVE)

@@ -19,8 +19,8 @@ FINISH = 2
 """The last of a stream's operations: it is created, written and finished."""
 
 
-def test_a_file_that_is_being_finished_when_the_snapshot_fails_is_removed(tmp_path: Path) -> None:
-    """Requirement R44: the failure does not come out before the thread that writes has ended."""
+def test_a_file_that_is_still_being_written_when_the_snapshot_fails_is_removed(tmp_path: Path) -> None:
+    """Requirement R44: the failure is raised only after the writing thread has ended."""
     chain = CheckpointChain(tmp_path)
     finishing, may_finish = threading.Event(), threading.Event()
 
@@ -43,7 +43,7 @@ def test_a_file_that_is_being_finished_when_the_snapshot_fails_is_removed(tmp_pa
 
 
 class CountedClosings(FaultyStreams):
-    """Streams of which it is known how often each was closed without asking for its handle."""
+    """Streams that count how often each was closed without its handle being taken."""
 
     def __init__(self, streams: CheckpointStreamFactory) -> None:
         super().__init__(streams, undisturbed)
@@ -61,8 +61,8 @@ class CountedClosings(FaultyStreams):
         return stream
 
 
-def test_a_stream_that_is_finished_has_left_the_registry(tmp_path: Path) -> None:
-    """Requirement R104: what is cancelled later does not reach it."""
+def test_a_finished_stream_is_no_longer_registered(tmp_path: Path) -> None:
+    """Requirement R104: a later cancel does not affect it."""
     streams = CountedClosings(CheckpointChain(tmp_path).streams(1))
     with Uploads(streams, CloseableRegistry()) as uploads:
         uploads.write(lambda stream: stream.write(b"x" * 5000))

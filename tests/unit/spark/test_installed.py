@@ -35,7 +35,9 @@ def zips(lib: Path) -> tuple[Path, Path]:
     return lib / "pyspark.zip", lib / PY4J
 
 
-def test_of_a_wheel_both_zips_and_the_jar_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_an_installed_wheel_the_zips_and_the_jar_are_removed_from_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = with_modules(tmp_path, "pyspark", "py4j")
     pyspark, py4j = zips(site / "pyspark" / "python" / "lib")
     (site / "pyspark" / "python" / "pyspark").mkdir()
@@ -44,14 +46,16 @@ def test_of_a_wheel_both_zips_and_the_jar_go(tmp_path: Path, monkeypatch: pytest
     assert path_after(monkeypatch, pyspark, "/lib") == [str(site), "/lib"], "else it would not be found at all"
 
 
-def test_of_a_distribution_the_directory_beside_comes_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_spark_distribution_the_directory_beside_the_zip_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     python = with_modules(tmp_path / "spark" / "python", "pyspark")
     pyspark, py4j = zips(python / "lib")
     result = path_after(monkeypatch, pyspark, py4j, "/lib")
     assert result == [str(python), str(py4j), "/lib"], "py4j is in its zip only"
 
 
-def test_a_zip_without_a_directory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_without_such_a_directory_stays_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pyspark, py4j = zips(tmp_path / "a" / "b" / "c" / "lib")
     assert path_after(monkeypatch, pyspark, py4j) == [str(pyspark), str(py4j)]
 
@@ -64,7 +68,9 @@ def test_a_zip_without_a_directory_stays(tmp_path: Path, monkeypatch: pytest.Mon
         ({"spark.submit.pyFiles": "statelib.zip"}, None),
     ],
 )
-def test_the_daemon_is_ours_unless_told_or_not_there_yet(settings: dict[str, str], expected: str | None) -> None:
+def test_spark_uses_our_daemon_unless_it_is_configured_otherwise_or_arrives_later(
+    settings: dict[str, str], expected: str | None
+) -> None:
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
         conf.set(name, value)

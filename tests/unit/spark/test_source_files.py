@@ -33,7 +33,7 @@ def new_pipeline(root: Path, key: str = "shop") -> Pipeline:
 
 
 def events(rows: int = 1000, first: int = 0) -> pa.Table:
-    """Every 50th without a shop, every 60th without a number."""
+    """Return events, of which every 50th has no shop and every 60th no number."""
     numbers = np.arange(first, first + rows)
     return pa.table(
         {
@@ -54,7 +54,7 @@ def source(root: Path, **files: pa.Table) -> str:
 
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
 @pytest.mark.parametrize("key", ["shop", "number", "shop, number"])
-def test_each_event_is_taken_by_one_subtask(tmp_path: Path, key: str, parallelism: int) -> None:
+def test_each_event_is_read_by_exactly_one_subtask(tmp_path: Path, key: str, parallelism: int) -> None:
     location, pipeline = source(tmp_path, a=events(), b=events(500, 1000)), new_pipeline(tmp_path, key)
     sources = source_files(pipeline, {"source": [location]}, parallelism)
     assert sources is not None
@@ -66,14 +66,14 @@ def test_each_event_is_taken_by_one_subtask(tmp_path: Path, key: str, parallelis
     assert pa.concat_tables(parts).sort_by("at") == events(1500).sort_by("at").cast(event_schema(pipeline))
 
 
-def test_events_without_a_key_are_the_first_subtasks(tmp_path: Path) -> None:
+def test_events_without_a_key_are_read_by_the_first_subtask(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
     sources = source_files(pipeline, {"source": [location]}, 3)
     assert sources is not None
     assert [own_events(pipeline, sources, subtask, 3)["shop"].null_count for subtask in range(3)] == [20, 0, 0]
 
 
-def test_a_file_and_a_directory_with_what_spark_leaves_out(tmp_path: Path) -> None:
+def test_files_that_spark_ignores_are_ignored(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
     for name in ("_SUCCESS", ".a.parquet.crc", "b.parquet._COPYING_"):
         Path(location, name).write_text("no Parquet file")
@@ -83,7 +83,7 @@ def test_a_file_and_a_directory_with_what_spark_leaves_out(tmp_path: Path) -> No
         assert sources.rows == 1000
 
 
-def test_no_events(tmp_path: Path) -> None:
+def test_files_without_events_are_read(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events(0)), new_pipeline(tmp_path)
     sources = source_files(pipeline, {"source": [location]}, 2)
     assert sources is not None
@@ -108,7 +108,7 @@ def test_no_events(tmp_path: Path) -> None:
         pytest.param(lambda at: (Path(at, "a.parquet").rename(f"{at}/_a"), at)[1], id="no file"),
     ],
 )
-def test_what_is_no_plain_directory_is_left_to_spark(tmp_path: Path, make: "pytest.FixtureRequest") -> None:
+def test_sources_other_than_plain_directories_are_left_to_spark(tmp_path: Path, make: "pytest.FixtureRequest") -> None:
     assert source_files(new_pipeline(tmp_path), {"source": [make(source(tmp_path, a=events()))]}, 2) is None
 
 
@@ -125,13 +125,13 @@ def test_what_is_no_plain_directory_is_left_to_spark(tmp_path: Path, make: "pyte
         pytest.param(events().replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), id="the old calendar"),
     ],
 )
-def test_one_file_of_which_not_all_is_plain_leaves_all_to_spark(tmp_path: Path, other: pa.Table) -> None:
+def test_one_file_with_an_unsupported_column_leaves_all_files_to_spark(tmp_path: Path, other: pa.Table) -> None:
     pipeline = new_pipeline(tmp_path)
     assert source_files(pipeline, {"source": [source(tmp_path, a=events())]}, 2) is not None
     assert source_files(pipeline, {"source": [source(tmp_path, a=events(), b=other)]}, 2) is None
 
 
-def test_many_subtasks_do_not_read_much(tmp_path: Path) -> None:
+def test_many_subtasks_leave_a_large_source_to_spark(tmp_path: Path) -> None:
     rows = ROWS // (READERS + 1)
     table = pa.table({"shop": pa.nulls(rows, pa.string()), "number": pa.nulls(rows, pa.int64())})
     table = table.append_column("at", pa.nulls(rows, INSTANT))
@@ -143,7 +143,7 @@ def test_many_subtasks_do_not_read_much(tmp_path: Path) -> None:
     assert source_files(pipeline, {"source": [location]}, READERS + 1) is None
 
 
-def test_many_files_are_left_to_spark(tmp_path: Path) -> None:
+def test_a_source_of_many_files_is_left_to_spark(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events(1)), new_pipeline(tmp_path)
     for number in range(MOST_FILES - 1):
         Path(location, f"a{number}.parquet").hardlink_to(f"{location}/a.parquet")
@@ -152,7 +152,7 @@ def test_many_files_are_left_to_spark(tmp_path: Path) -> None:
     assert source_files(pipeline, {"source": [location]}, 2) is None
 
 
-def test_a_file_that_was_written_again_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_was_replaced_meanwhile_is_refused(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
     sources = source_files(pipeline, {"source": [location]}, 2)
     assert sources is not None
@@ -163,7 +163,7 @@ def test_a_file_that_was_written_again_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "cut", "damaged"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, how: str) -> None:
+def test_the_error_names_a_file_that_cannot_be_read(tmp_path: Path, how: str) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
     sources = source_files(pipeline, {"source": [location]}, 2)
     assert sources is not None

@@ -51,11 +51,11 @@ def groups_of(key_type: StateType, *keys: Any) -> frozenset[int]:
         (LessThanOrEqual(GROUP, 1), {0, 1}),
     ],
 )
-def test_bounds_of_key_groups(condition: Filter, left: set[int]) -> None:
+def test_filters_on_key_groups_select_a_range(condition: Filter, left: set[int]) -> None:
     assert wanted(LONG, condition) == left
 
 
-def test_several_filters_hold_at_once() -> None:
+def test_several_filters_are_combined() -> None:
     assert wanted(LONG, GreaterThan(GROUP, 3), LessThan(GROUP, 6), IsNotNull(KEY)) == {4, 5}
     assert wanted(LONG, GreaterThan(GROUP, 3), LessThan(GROUP, 3)) == frozenset()
 
@@ -64,14 +64,14 @@ def test_several_filters_hold_at_once() -> None:
     ("key_type", "keys"),
     [(LONG, (1, 2**62, -5)), (INT, (-1, 0)), (STRING, ("", "N12345", "日本")), (DATE, (date(2013, 1, 1),))],
 )
-def test_keys_lead_to_their_key_groups(key_type: StateType, keys: tuple[Any, ...]) -> None:
+def test_filters_on_keys_select_their_key_groups(key_type: StateType, keys: tuple[Any, ...]) -> None:
     assert wanted(key_type, In(KEY, keys)) == groups_of(key_type, *keys)
     assert wanted(key_type, EqualTo(KEY, keys[0])) == groups_of(key_type, keys[0])
     everything = frozenset(range(128)) - groups_of(key_type, keys[0])
     assert wanted(key_type, EqualTo(KEY, keys[0]), In(GROUP, tuple(everything))) == frozenset()
 
 
-def test_keys_of_several_columns_lead_there_once_all_are_fixed() -> None:
+def test_filters_on_a_key_of_several_columns_need_all_of_them() -> None:
     pair = Tuple((LONG, STRING))
     first, second = EqualTo(("key", "f0"), 4), EqualTo(("key", "f1"), "x")
     assert wanted(pair, first) is None
@@ -101,6 +101,6 @@ def test_keys_of_several_columns_lead_there_once_all_are_fixed() -> None:
         (Tuple((LONG, DOUBLE)), EqualTo(("key", "f0"), 1)),
     ],
 )
-def test_what_cannot_be_told_excludes_nothing(key_type: StateType, condition: Filter) -> None:
+def test_filters_that_cannot_be_translated_exclude_nothing(key_type: StateType, condition: Filter) -> None:
     """Double: Spark's 0.0 equals -0.0, whose key group is another; times have nanoseconds that Spark does not see."""
     assert wanted(key_type, condition) is None

@@ -1,4 +1,4 @@
-"""The format without a session: what its reader reads once filters were pushed, counted in bytes."""
+"""The data source without a session: the bytes that its reader reads after filters were pushed down."""
 
 from collections import Counter
 from pathlib import Path
@@ -19,7 +19,7 @@ READ: Counter[str] = Counter()
 
 
 class Counted(StateDataSource):
-    """The format as it is, but all that its readers read is counted in READ."""
+    """The data source, except that READ counts what its readers read."""
 
     cores = 4
 
@@ -35,7 +35,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(directory: Path, *filters: Filter, **options: str) -> tuple[list[dict[str, object]], int, int]:
-    """(rows, parts, bytes read from storage by the tasks)."""
+    """Return (rows, parts, bytes read from storage by the tasks)."""
     source = Counted(CaseInsensitiveDict({"path": str(directory), **options}))
     reader = source.reader(source.schema())
     assert list(reader.pushFilters(list(filters))) == list(filters)
@@ -45,7 +45,7 @@ def read(directory: Path, *filters: Filter, **options: str) -> tuple[list[dict[s
     return rows, len(parts), READ.total()
 
 
-def test_one_key_costs_its_key_group(directory: Path) -> None:
+def test_for_one_key_only_its_key_group_is_read(directory: Path) -> None:
     every, parts, all_bytes = read(directory)
     assert (len(every), parts) == (ENTRIES, 4)
     result, parts, read_bytes = read(directory, EqualTo(("key",), 77 * STRIDE))
@@ -57,20 +57,20 @@ def test_one_key_costs_its_key_group(directory: Path) -> None:
     assert 0 < read_bytes < all_bytes / 50
 
 
-def test_a_range_of_key_groups_costs_its_share(directory: Path) -> None:
+def test_for_a_range_of_key_groups_only_its_share_is_read(directory: Path) -> None:
     _, _, all_bytes = read(directory)
     result, _, read_bytes = read(directory, GreaterThanOrEqual(("key_group",), 96))
     assert {row["key_group"] for row in result} == set(range(96, 128))
     assert read_bytes < all_bytes / 3
 
 
-def test_no_part_is_left_where_no_key_group_is(directory: Path) -> None:
+def test_without_key_groups_there_are_no_parts(directory: Path) -> None:
     assert read(directory, EqualTo(("key_group",), 500)) == ([], 0, 0)
     source = Counted(CaseInsensitiveDict({"path": str(directory)}))
     assert list(source.reader(source.schema()).read(None)) == []
 
 
-def test_columns_and_operator_by_its_uid(directory: Path) -> None:
+def test_columns_and_the_uid_of_the_operator_are_options(directory: Path) -> None:
     rows, parts, _ = read(directory, operator=UID, columns="value, key", partitions="7")
     assert parts == 7
     assert sorted(row["key"] for row in rows) == long_columns(ENTRIES)["key"].to_pylist()
@@ -92,7 +92,7 @@ def test_columns_and_operator_by_its_uid(directory: Path) -> None:
         ({"path": "/nowhere"}, "no-metadata"),
     ],
 )
-def test_errors_have_kinds_and_say_them(directory: Path, options: dict[str, str], kind: str) -> None:
+def test_errors_have_a_kind_and_name_it_in_a_note(directory: Path, options: dict[str, str], kind: str) -> None:
     with pytest.raises(StatelibError) as caught:
         read(directory, **{"path": str(directory), **options}) if "path" not in options else _planned(options)
     assert caught.value.kind == kind
@@ -112,7 +112,7 @@ def test_a_schema_of_the_users_own_is_refused(directory: Path) -> None:
     assert caught.value.kind == "bad-schema"
 
 
-def test_metadata_of_a_snapshot_without_records(directory: Path) -> None:
+def test_a_snapshot_without_a_manifest_has_metadata_without_entry_counts(directory: Path) -> None:
     source = MetadataDataSource(CaseInsensitiveDict({"path": str(directory)}))
     batch = pa.Table.from_batches(source.reader(source.schema()).read(None))
     assert batch.num_rows == SCHEMA.max_parallelism

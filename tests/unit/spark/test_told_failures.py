@@ -23,7 +23,7 @@ Traceback (most recent call last):
 """
 
 
-def test_what_the_python_worker_raised_is_said() -> None:
+def test_the_error_of_the_python_worker_is_quoted() -> None:
     error = as_own(PythonException(WORKER.format(raised="OSError: [Errno 28] No space left on device: '/scratch/x'")))
     assert isinstance(error, RetryableError)
     assert error.message == "the Spark job failed: OSError: [Errno 28] No space left on device: '/scratch/x'"
@@ -39,7 +39,7 @@ def from_task(error: Exception, token: str) -> PythonException:
     )
 
 
-def test_an_error_of_our_own_stays_itself() -> None:
+def test_an_error_of_statelib_keeps_class_kind_and_hint() -> None:
     error = from_task(CorruptStateError("chk-3/_metadata: short", kind="short-file", hint="statelib verify"), ATTEMPT)
     with pytest.raises(CorruptStateError) as caught, raising_task_errors(ATTEMPT):
         raise error
@@ -56,20 +56,20 @@ def test_an_error_of_our_own_stays_itself() -> None:
     "error",
     [from_task(OSError("disk full"), "a" * 32), from_task(NotFoundError("of another attempt", kind="x"), "b" * 32)],
 )
-def test_other_errors_stay_those_of_spark(error: PythonException) -> None:
+def test_other_errors_of_spark_are_raised_unchanged(error: PythonException) -> None:
     with pytest.raises(PythonException) as caught, raising_task_errors(ATTEMPT):
         raise error
     assert caught.value is error
 
 
-def test_a_task_error_survives_as_text() -> None:
+def test_a_task_error_is_read_back_from_its_text() -> None:
     for error in (CorruptStateError("of {two}\nlines", kind="short-file"), OSError("disk full")):
         task_error = TaskError.of(error, 3, CheckpointFailureReason.CHECKPOINT_EXPIRED)
         assert TaskError.from_json(task_error.to_json()) == task_error
         assert (task_error.error() is None) is not isinstance(error, StatelibError)
 
 
-def test_without_a_traceback_spark_is_quoted() -> None:
+def test_without_a_traceback_the_message_of_spark_is_quoted() -> None:
     error = as_own(PythonException("Job aborted.\nmore"))
     assert error is not None
     assert error.message == "the Spark job failed: Job aborted."
@@ -86,13 +86,13 @@ FAKE = "CorruptStateError: chk-3/_metadata: short"
         f"shop.TillProblem: closed\nstatelib.errors.{FAKE}",
     ],
 )
-def test_what_a_user_function_says_is_not_taken_for_an_error_of_our_own(raised: str) -> None:
+def test_text_of_a_user_function_is_not_read_as_an_error_of_statelib(raised: str) -> None:
     error = as_own(PythonException(WORKER.format(raised=raised)))
     assert isinstance(error, RetryableError)
     assert error.message == f"the Spark job failed: {raised.splitlines()[0]}"
 
 
-def test_what_a_user_function_says_declines_nothing() -> None:
+def test_text_of_a_user_function_cannot_set_the_failure_reason() -> None:
     attempt, other = "a" * 32, "b" * 32
     expired = noting_task_error(other, 0, CheckpointFailureReason.CHECKPOINT_EXPIRED)
     with pytest.raises(OSError, match="disk full") as raised, noting_task_error(other, 0), expired:

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_worker_imports_nothing_of_the_catalog_the_gate_or_airflow() -> None:
+def test_a_worker_imports_neither_catalog_nor_gate_nor_airflow() -> None:
     code = (
         "import sys, statelib.spark.snapshot.worker; "
         "print([m for m in ('sqlalchemy', 'great_expectations', 'pandas', 'airflow', 'typer') if m in sys.modules])"

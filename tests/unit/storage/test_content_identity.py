@@ -16,7 +16,7 @@ from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import content_hash, crc32c
 
 
-def test_both_sums_of_parts_are_those_of_the_whole():
+def test_both_checksums_of_parts_equal_those_of_the_whole():
     data, result = content(10_000), content_hash(b"")
     for start in range(0, len(data), 777):
         result.update(memoryview(data)[start : start + 777])
@@ -35,13 +35,13 @@ def written(tmp_path: Path, size: int) -> tuple[str, FileRecord]:
     return reference.directory, FileRecord(path, done.size_bytes, done.crc32c, 0, KeyGroupRange(0, 1), done.xxh3)
 
 
-def test_a_stream_says_both(tmp_path: Path):
+def test_a_written_stream_has_both_checksums(tmp_path: Path):
     for size in (99, 5000):
         _, record = written(tmp_path / str(size), size)
         assert record.xxh3 == xxhash.xxh3_64_intdigest(content(size))
 
 
-def test_another_content_of_the_same_crc_is_found(tmp_path: Path):
+def test_other_content_with_the_same_crc_is_detected(tmp_path: Path):
     directory, record = written(tmp_path, 5000)
     assert record.xxh3 is not None
     (good,) = verify_files(directory, [record], True)

@@ -28,7 +28,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return closed
 
 
-def test_a_close_that_fails_on_the_way_leaks_no_descriptor(tmp_path: Path, closed: list[int]) -> None:
+def test_a_failed_close_leaks_no_descriptor(tmp_path: Path, closed: list[int]) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(OSError, match="lost"), opened_directory(str(tmp_path), ["a"]):
         pass

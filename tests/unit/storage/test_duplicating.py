@@ -45,7 +45,7 @@ class Places:
         return DuplicatingStreams(self.primary, self.secondary)
 
     def files(self) -> tuple[list[bytes], list[bytes]]:
-        """Contents of the remote and of the local files."""
+        """Return the contents of the remote and of the local files."""
         remote, local = ([p.read_bytes() for p in sorted(d.glob("*"))] for d in (self.remote, self.local))
         return remote, local
 
@@ -76,7 +76,7 @@ def written(stream: CheckpointOutputStream) -> WrittenStream:
     return stream.close_and_get_handle()
 
 
-def test_both_files_hold_the_same_and_the_result_names_both(places: Places) -> None:
+def test_both_files_have_the_same_bytes_and_the_result_names_both(places: Places) -> None:
     stream = places.both().create_stream(EXCLUSIVE)
     write_all(stream)
     assert stream.position() == len(WHOLE)
@@ -87,7 +87,7 @@ def test_both_files_hold_the_same_and_the_result_names_both(places: Places) -> N
     assert places.files() == ([WHOLE], [WHOLE])
 
 
-def test_the_simple_provider_is_the_primary_alone(places: Places) -> None:
+def test_the_simple_provider_writes_only_the_primary_stream(places: Places) -> None:
     stream = places.primary.create_stream(EXCLUSIVE)
     write_all(stream)
     assert stream.close_and_get_handle().local_name is None
@@ -120,7 +120,7 @@ def test_a_secondary_that_cannot_be_opened_is_left_out(
 
 
 @pytest.mark.parametrize("failing", range(1, len(PIECES) + 1))
-def test_a_secondary_that_fails_while_writing_says_so_only_when_asked(places: Places, failing: int) -> None:
+def test_a_secondary_stream_that_fails_does_not_disturb_the_primary(places: Places, failing: int) -> None:
     raised: list[OSError] = []
     faulty = FaultyStreams(places.secondary, fail_at(failing, raised))
     stream = DuplicatingCheckpointOutputStream(places.primary.create_stream(EXCLUSIVE), faulty.create_stream(EXCLUSIVE))
@@ -160,7 +160,7 @@ class FlippingStream:
         self._stream.write(bytes(changed))
 
 
-def test_a_copy_with_other_bytes_of_the_same_length_is_no_copy(
+def test_a_copy_with_other_bytes_of_the_same_length_is_rejected(
     places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Requirement R114: both streams are compared by their size and checksum before the copy is named."""
@@ -175,7 +175,7 @@ def test_a_copy_with_other_bytes_of_the_same_length_is_no_copy(
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """The operating system refuses to make any file larger than this."""
+    """Limit the size of every file by the operating system."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -184,7 +184,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_local_disk_costs_the_local_copy_only(places: Places) -> None:
+def test_a_full_local_disk_loses_only_the_local_copy(places: Places) -> None:
     primary = MemoryStreamFactory("m", 1 << 20)
     stream = DuplicatingCheckpointOutputStream(
         primary.create_stream(EXCLUSIVE), places.secondary.create_stream(EXCLUSIVE)
@@ -223,7 +223,7 @@ def test_a_failing_primary_leaves_neither_file(places: Places, failing: int) -> 
     assert places.files() == ([], [])
 
 
-def test_closing_from_another_thread_ends_the_writing_and_leaves_nothing(places: Places) -> None:
+def test_closing_from_another_thread_ends_writing_and_leaves_no_file(places: Places) -> None:
     stream = places.both().create_stream(EXCLUSIVE)
     stream.write(WHOLE)
     closer = threading.Thread(target=stream.close)

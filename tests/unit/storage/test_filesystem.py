@@ -43,14 +43,14 @@ def written(streams: FileSystemStreamFactory, size: int) -> WrittenStream:
     return stream.close_and_get_handle()
 
 
-def test_storage_is_a_value(tmp_path: Path) -> None:
+def test_storages_with_equal_settings_are_equal_and_can_be_pickled(tmp_path: Path) -> None:
     storage = FileSystemCheckpointStorage(f"{tmp_path}/root/", FLIGHTS)
     assert storage == FileSystemCheckpointStorage(f"file:{tmp_path}/root", FLIGHTS, 20 * KIB)
     assert pickle.loads(pickle.dumps(storage)) == storage
     assert list(tmp_path.iterdir()) == []
 
 
-def test_layout(tmp_path: Path) -> None:
+def test_directories_and_files_have_the_documented_layout(tmp_path: Path) -> None:
     storage = FileSystemCheckpointStorage(str(tmp_path / "root"), FLIGHTS)
     other = tmp_path / "else where"
     references = [
@@ -66,7 +66,7 @@ def test_layout(tmp_path: Path) -> None:
         assert [p.name for p in path.iterdir()] == ["_metadata"]
 
 
-def test_names_come_from_attempt_subtask_and_number(tmp_path: Path) -> None:
+def test_file_names_consist_of_attempt_subtask_and_number(tmp_path: Path) -> None:
     streams = factory(tmp_path, subtask=12)
     handles = [written(streams, size).handle for size in (1, 2)]
     assert handles == [RelativeFileStateHandle(f"{ATTEMPT}-12-0", 1), RelativeFileStateHandle(f"{ATTEMPT}-12-1", 2)]
@@ -87,7 +87,7 @@ def test_the_threshold_has_bounds(threshold: int) -> None:
     assert caught.value.kind == "bad-inline-threshold"
 
 
-def test_two_tries_with_one_attempt_id_collide_loudly(tmp_path: Path) -> None:
+def test_a_second_try_with_the_same_attempt_id_is_refused(tmp_path: Path) -> None:
     first = written(factory(tmp_path), 10).handle
     with pytest.raises(ConflictError) as caught:
         written(factory(tmp_path), 11)
@@ -105,7 +105,7 @@ def test_a_link_in_the_place_of_a_new_file_is_not_followed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("below", ["", "/new"])
 @pytest.mark.parametrize("what", ["a file", "a link to nothing", "something else"])
-def test_what_lies_in_the_place_of_a_root_is_said(tmp_path: Path, what: str, below: str) -> None:
+def test_the_error_names_what_is_in_the_place_of_the_root(tmp_path: Path, what: str, below: str) -> None:
     place = tmp_path / "place"
     {"a file": place.touch, "a link to nothing": lambda: place.symlink_to("none")}.get(what, lambda: os.mkfifo(place))()
     with pytest.raises(InvalidRequestError, match=f"^{place}: expected a directory, found {what} ") as caught:
@@ -187,7 +187,7 @@ def shared(streams: FileSystemStreamFactory, size: int) -> WrittenStream:
     return stream.close_and_get_handle()
 
 
-def test_shared_files_lie_beside_the_checkpoints_under_absolute_uris(tmp_path: Path) -> None:
+def test_shared_files_lie_beside_the_checkpoints_and_have_absolute_uris(tmp_path: Path) -> None:
     streams = factory(tmp_path, subtask=3)
     handles = [written(streams, 5).handle, shared(streams, 6).handle, written(streams, 7).handle]
     uri = f"file://{tmp_path}/flights/shared/{ATTEMPT}-3-1"
@@ -201,7 +201,7 @@ def test_shared_files_lie_beside_the_checkpoints_under_absolute_uris(tmp_path: P
     assert DirectoryReader(foreign.directory_uri, allowed_root=own).read(handles[1]) == bytes(6)
 
 
-def test_small_shared_streams_are_inlined_and_make_no_directory(tmp_path: Path) -> None:
+def test_small_shared_streams_are_inline_and_create_no_directory(tmp_path: Path) -> None:
     assert isinstance(shared(factory(tmp_path, 10), 10).handle, ByteStreamStateHandle)
     assert not (tmp_path / "flights/shared").exists()
 
@@ -245,14 +245,14 @@ def test_only_its_own_shared_files_are_discarded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("attempt", ["", "../" + "a" * 29, "a" * 31, "A" * 32, "a" * 32 + "\n", "*" * 32])
-def test_hostile_attempts(tmp_path: Path, attempt: str) -> None:
+def test_hostile_attempt_ids_are_refused(tmp_path: Path, attempt: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         FileSystemStreamFactory(str(tmp_path), AttemptId(attempt), 0, 0)
     assert caught.value.kind == "bad-attempt"
 
 
 @pytest.mark.parametrize("number", [-1, True, "1", "../1", 1.0, None])
-def test_ids_are_plain_integers(tmp_path: Path, number: object) -> None:
+def test_ids_that_are_no_plain_integers_are_refused(tmp_path: Path, number: object) -> None:
     storage = FileSystemCheckpointStorage(str(tmp_path), FLIGHTS)
     with pytest.raises(InvalidRequestError) as caught:
         storage.initialize_location(number)
@@ -265,25 +265,25 @@ def test_ids_are_plain_integers(tmp_path: Path, number: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "-x", "a..b", "x" * 129, "é", "a\0"])
-def test_hostile_pipeline_names(name: str) -> None:
+def test_hostile_pipeline_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         FileSystemCheckpointStorage("/r", PipelineName(name))
     assert caught.value.kind == "bad-name"
 
 
 @pytest.mark.parametrize("root", ["relative", "", "s3://bucket", "/a/../b"])
-def test_hostile_roots(root: str) -> None:
+def test_hostile_roots_are_refused(root: str) -> None:
     with pytest.raises(StatelibError):
         FileSystemCheckpointStorage(root, FLIGHTS)
 
 
 @pytest.mark.parametrize("target", ["relative", "s3://bucket/x", "/a/../b", "file://host/a"])
-def test_hostile_savepoint_targets(tmp_path: Path, target: str) -> None:
+def test_hostile_savepoint_targets_are_refused(tmp_path: Path, target: str) -> None:
     with pytest.raises(StatelibError):
         FileSystemCheckpointStorage(str(tmp_path), FLIGHTS).initialize_savepoint_location(ONE, target)
 
 
-def test_a_handle_is_given_out_when_the_file_and_its_name_are_durable(
+def test_a_handle_is_returned_only_after_the_file_and_its_name_are_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsync = os.fsync
@@ -310,5 +310,5 @@ def test_new_directories_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "fsync", spy)
     FileSystemCheckpointStorage(str(tmp_path / "new" / "root"), FLIGHTS).initialize_location(ONE)
-    existing = tmp_path.parent.name  # holds a directory that may have been made just now, by a process that was killed
+    existing = tmp_path.parent.name  # This directory contains one that a killed process may have made just now.
     assert synced == [existing, tmp_path.name, "new", "root", "flights"]

@@ -83,7 +83,7 @@ def ask(place: str) -> StatelibError:
 
 
 @pytest.mark.parametrize(("place", "variables"), CASES)
-def test_an_http_endpoint_is_used_only_where_the_deployment_says_so(
+def test_an_http_endpoint_is_used_only_if_the_deployment_allows_it(
     place: str, variables: dict[str, str], endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = tmp_path / "account.json"
@@ -108,7 +108,7 @@ def test_an_http_endpoint_is_used_only_where_the_deployment_says_so(
         ("gs://bucket", {"GCE_METADATA_HOST": "{host}", "GCE_METADATA_IP": "{host}"}),
     ],
 )
-def test_a_machine_gets_its_credentials_as_ever(
+def test_a_machine_still_gets_its_credentials_over_http(
     place: str, variables: dict[str, str], endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():

@@ -20,7 +20,7 @@ def record(path: str, data: bytes = DATA) -> FileRecord:
     return FileRecord(path, len(data), crc32c(data), 0, RANGE)
 
 
-def test_findings_are_in_order_and_say_what_is_wrong(tmp_path: Path) -> None:
+def test_findings_are_in_order_and_name_the_problem(tmp_path: Path) -> None:
     flipped = bytearray(DATA)
     flipped[-1] ^= 1
     for name, data in {"good": DATA, "short": DATA[:-1], "flipped": flipped, "absolute": DATA}.items():
@@ -52,7 +52,7 @@ def test_sizes_alone_are_verified_without_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "file:/etc/passwd"])
-def test_nothing_outside_is_looked_at(tmp_path: Path, path: str) -> None:
+def test_files_outside_the_root_are_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         verify_files(str(tmp_path), [record("gone"), record(path)], read_data=True)
     assert caught.value.kind == "outside-root"
@@ -64,7 +64,7 @@ def test_an_allowed_root_widens_absolute_paths(tmp_path: Path) -> None:
     assert [f.problem for f in verification] == [""]
 
 
-def test_list_files(tmp_path: Path) -> None:
+def test_list_files_returns_path_size_time_and_kind(tmp_path: Path) -> None:
     away = tmp_path / "away"
     root = tmp_path / "root"
     (root / "chk-1" / "deep").mkdir(parents=True)
@@ -85,15 +85,15 @@ def test_list_files(tmp_path: Path) -> None:
     assert files[1] == StoredFile("chk-1/b", 3, 1_700_000_000_123, True)
 
 
-def test_listing_what_is_not_there(tmp_path: Path) -> None:
+def test_listing_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         list_files(str(tmp_path / "missing"))
 
 
-def test_a_directory_that_goes_while_it_is_listed_hides_no_other(
+def test_a_directory_that_is_removed_during_a_listing_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gc removes directories beside a listing; nobody may take what it leaves for an empty storage."""
+    """Garbage collection may remove directories during a listing; the rest must still be listed."""
     for name in ("chk-1", "chk-2"):
         (tmp_path / name).mkdir()
     (tmp_path / "chk-2" / "_metadata").touch()

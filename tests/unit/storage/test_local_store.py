@@ -42,7 +42,7 @@ class Host:
         self.remote.mkdir(parents=True)
 
     def take(self, number: int, snapshot: int, subtask: int = 0, *, complete: bool = True) -> Files:
-        """One subtask's snapshot: a stream and a linked file; its remote files."""
+        """Write one subtask's snapshot, a stream and a linked file, and return its remote files."""
         own = attempt(snapshot, subtask)
         directories = self.store.directories(own, subtask)
         directory = directories.open(chk(number))
@@ -64,7 +64,7 @@ class Host:
         return {name: (len(content), crc32c(content)) for name, content in zip(names, contents, strict=True)}
 
     def lying(self) -> list[str]:
-        """Directories below the store, deepest last."""
+        """Return the directories below the store, deepest last."""
         path = self.store.path
         return sorted(str(p.relative_to(path)) for p in path.rglob("*") if p.is_dir())
 
@@ -78,7 +78,7 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_what_was_completed_is_found_by_another_store(host: Host, tmp_path: Path) -> None:
+def test_completed_copies_are_found_by_another_store(host: Host, tmp_path: Path) -> None:
     files = host.take(3, 1, 0) | host.take(3, 1, 1)
     result = LocalStateStore(str(tmp_path / "local"), "file:///state", "p").find(chk(3), files)
     assert set(result) == set(files)
@@ -86,7 +86,7 @@ def test_what_was_completed_is_found_by_another_store(host: Host, tmp_path: Path
     assert len({p.directory for p in result.values()}) == 2
 
 
-def test_only_the_very_bytes_are_found(host: Host, tmp_path: Path) -> None:
+def test_only_copies_with_exactly_these_bytes_are_found(host: Host, tmp_path: Path) -> None:
     files = host.take(3, 1)
     (first, (size, crc)), second = sorted(files.items())
     for wrong in ((size + 1, crc), (size, crc ^ 1)):
@@ -97,28 +97,28 @@ def test_only_the_very_bytes_are_found(host: Host, tmp_path: Path) -> None:
     assert all(LocalStateStore(str(tmp_path / "local"), uri, name).find(chk(3), files) == {} for uri, name in others)
 
 
-def test_what_is_not_completed_is_not_found(host: Host) -> None:
+def test_copies_that_are_not_completed_are_not_found(host: Host) -> None:
     files = host.take(3, 1, complete=False)
     assert host.store.find(chk(3), files) == {}
     assert host.lying() == ["chk-3", f"chk-3/{attempt(1)}-0.ongoing"]
 
 
 def test_copies_are_not_found_until_their_directory_has_its_name(host: Host) -> None:
-    """Requirement R74: a process that dies between the index and the name has kept nothing."""
+    """Requirement R74: a process that dies between the index and the name leaves no copy."""
     files = host.take(3, 1)
     done = host.store.path / "chk-3" / f"{attempt(1)}-0"
     done.rename(done.with_name(f"{done.name}.ongoing"))
     assert host.store.find(chk(3), files) == {}
 
 
-def test_nothing_is_left_of_what_is_ended_as_soon_as_it_is_made(host: Host) -> None:
+def test_a_process_that_dies_after_creating_its_directory_leaves_nothing(host: Host) -> None:
     made = Place("local copy: directory made")
     with pytest.raises(Crash), ends_at(made, crash), host.store.directories(attempt(1), 0) as directories:
         directories.open(chk(1))
     assert list(host.store.path.rglob("*.ongoing")) == []
 
 
-def test_nothing_is_left_of_what_is_ended_while_it_completes(host: Host) -> None:
+def test_a_process_that_dies_while_completing_leaves_nothing(host: Host) -> None:
     with pytest.raises(Crash), ends_at(Place("local copy: index written"), crash):
         host.take(3, 1)
     assert host.lying() == ["chk-3"]
@@ -128,7 +128,7 @@ def test_nothing_is_left_of_what_is_ended_while_it_completes(host: Host) -> None
     "index",
     ["", "{", "[]", "[" * 100_000, '{"version": 1, "files": []}', '{"version": 2}', '{"version": 2, "files": [1]}'],
 )
-def test_a_damaged_index_hides_its_directory_and_is_pruned(host: Host, index: str) -> None:
+def test_a_directory_with_a_damaged_index_is_ignored_and_removed(host: Host, index: str) -> None:
     files, whole = host.take(3, 1, 0), host.take(3, 1, 1)
     (host.store.path / "chk-3" / f"{attempt(1)}-0" / "index.json").write_text(index)
     assert set(host.store.find(chk(3), files | whole)) == set(whole)
@@ -137,7 +137,7 @@ def test_a_damaged_index_hides_its_directory_and_is_pruned(host: Host, index: st
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", ".hidden", "", "index.json", "a/b", "x" * 101])
-def test_an_index_leads_to_no_other_place(host: Host, name: str) -> None:
+def test_an_index_cannot_refer_to_files_outside_its_directory(host: Host, name: str) -> None:
     files = host.take(3, 1)
     index = host.store.path / "chk-3" / f"{attempt(1)}-0" / "index.json"
     content = json.loads(index.read_text())
@@ -146,7 +146,7 @@ def test_an_index_leads_to_no_other_place(host: Host, name: str) -> None:
     assert host.store.find(chk(3), files) == {}
 
 
-def test_confirming_removes_what_is_older(host: Host) -> None:
+def test_confirming_a_checkpoint_removes_older_copies(host: Host) -> None:
     files = {number: host.take(number, number) for number in (1, 2, 3)}
     host.store.prune(chk(4), attempt(4), chk(3), files[3])
     assert host.lying() == ["chk-3", f"chk-3/{attempt(3)}-0"]
@@ -167,7 +167,7 @@ def test_attempts_that_did_not_complete_the_base_are_removed(host: Host) -> None
     assert host.lying() == ["chk-3", f"chk-3/{attempt(2)}-0", f"chk-3/{attempt(2, 7)}-7"]
 
 
-def test_a_retry_removes_what_the_attempts_before_it_left(host: Host) -> None:
+def test_a_retry_removes_copies_of_earlier_attempts(host: Host) -> None:
     base = host.take(3, 3)
     host.take(4, 4)
     host.take(4, 5, complete=False)
@@ -198,13 +198,13 @@ def test_trash_of_a_killed_process_is_removed(host: Host) -> None:
     assert {p.name for p in (host.store.path / "chk-3").iterdir()} == {f"{attempt(3)}-0"}
 
 
-def test_pruning_where_nothing_lies(host: Host) -> None:
+def test_pruning_an_empty_store_does_nothing(host: Host) -> None:
     host.store.prune(chk(4), attempt(4), None, {})
     host.store.clear()
     assert not host.store.path.exists()
 
 
-def test_the_disk_holds_two_checkpoints_at_most(host: Host) -> None:
+def test_the_disk_has_copies_of_at_most_two_checkpoints(host: Host) -> None:
     base: Files = {}
     for number in range(1, 21):
         host.store.prune(chk(number), attempt(number), chk(number - 1) if number > 1 else None, base)
@@ -212,7 +212,7 @@ def test_the_disk_holds_two_checkpoints_at_most(host: Host) -> None:
         assert len([name for name in host.lying() if "/" not in name]) == min(number, 2)
 
 
-def test_many_subtasks_write_and_prune_at_once(host: Host) -> None:
+def test_many_subtasks_can_write_and_prune_at_the_same_time(host: Host) -> None:
     base = {path: facts for subtask in range(8) for path, facts in host.take(3, 3, subtask).items()}
     for number in (1, 2, 4):
         host.take(number, number)
@@ -228,7 +228,7 @@ def test_many_subtasks_write_and_prune_at_once(host: Host) -> None:
     assert [name for name in host.lying() if "/" not in name] == ["chk-3", "chk-5"]
 
 
-def test_a_directory_is_made_anew_for_the_same_snapshot(host: Host) -> None:
+def test_a_new_directory_for_the_same_snapshot_replaces_the_old_one(host: Host) -> None:
     first = host.take(3, 1)
     directories = host.store.directories(attempt(1), 0)
     assert directories.open(chk(3)) is not None
@@ -267,8 +267,8 @@ def test_copies_removed_after_they_were_found_are_read_remotely(host: Host, tmp_
         (tmp_path / "away").rename(host.store.path)
 
 
-def test_a_linked_copy_is_read_again_only_where_it_may_be_another(host: Host, tmp_path: Path) -> None:
-    """``damage``: of the file that was proved, its bytes and what else shows."""
+def test_a_linked_copy_is_read_again_only_if_it_may_have_changed(host: Host, tmp_path: Path) -> None:
+    """``damage``: the change to the bytes or attributes of the file that was verified."""
     content, name = b"table" * 1000, "remote"
     files = {name: (len(content), crc32c(content))}
     (host.remote / name).write_bytes(content)
@@ -313,7 +313,7 @@ def test_a_linked_copy_is_read_again_only_where_it_may_be_another(host: Host, tm
         assert same == (damage is not unnoticed), "which only whoever reads it will find"
 
 
-def test_copies_of_a_checkpoint_that_are_damaged_are_removed(host: Host) -> None:
+def test_damaged_copies_of_a_checkpoint_are_removed(host: Host) -> None:
     files = {number: host.take(number, number) for number in (3, 4)}
     host.store.discard(chk(3), attempt(5))
     host.store.discard(chk(3), attempt(5))
@@ -322,7 +322,7 @@ def test_copies_of_a_checkpoint_that_are_damaged_are_removed(host: Host) -> None
     assert [path.name for path in host.store.path.iterdir()] == ["chk-4"]
 
 
-def test_a_range_is_served_once_the_whole_copy_is_proved(host: Host) -> None:
+def test_a_range_is_read_from_a_copy_only_after_the_whole_copy_is_verified(host: Host) -> None:
     files = host.take(3, 3)
     (path, (size, _)), _ = sorted(files.items())
     handle = RelativeFileStateHandle(path, size)
@@ -336,7 +336,7 @@ def test_a_range_is_served_once_the_whole_copy_is_proved(host: Host) -> None:
     assert reader.origins == {"remote"}, "the damage lies elsewhere in the file, but it is damaged"
 
 
-def test_what_is_wrong_with_a_handle_is_said_as_without_copies(host: Host) -> None:
+def test_an_invalid_handle_has_the_same_error_as_without_copies(host: Host) -> None:
     files = host.take(3, 3)
     (path, (size, _)), _ = sorted(files.items())
     reader = host.reader(3, files)
@@ -352,7 +352,7 @@ def test_what_is_wrong_with_a_handle_is_said_as_without_copies(host: Host) -> No
     assert fresh.origins == set()
 
 
-def test_inline_and_uncopied_streams_are_not_indexed(host: Host) -> None:
+def test_inline_streams_and_streams_without_a_copy_are_not_indexed(host: Host) -> None:
     directories = host.store.directories(attempt(1), 0)
     directories.open(chk(3))
     inline = WrittenStream(ByteStreamStateHandle("n", b"x"), 1, 1, local_name="stream-0")
@@ -361,7 +361,7 @@ def test_inline_and_uncopied_streams_are_not_indexed(host: Host) -> None:
     assert host.lying() == ["chk-3"]
 
 
-def test_a_file_on_another_disk_is_copied(host: Host, tmp_path: Path) -> None:
+def test_a_file_on_another_disk_is_copied_instead_of_linked(host: Host, tmp_path: Path) -> None:
     directory = host.store.directories(attempt(1), 0).open(chk(3))
     assert directory is not None
     near = tmp_path / "near"
@@ -379,7 +379,9 @@ def test_a_file_on_another_disk_is_copied(host: Host, tmp_path: Path) -> None:
     assert [p.read_bytes() for p in sorted(host.store.path.rglob("*.sst"))] == [b"near", b"far"]
 
 
-def test_after_one_failure_no_more_is_kept(host: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_after_one_failure_no_more_copies_are_made(
+    host: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     directory = host.store.directories(attempt(1), 0).open(chk(3))
     assert directory is not None
     (tmp_path / "there").write_bytes(b"x")

@@ -44,7 +44,7 @@ def test_one_byte_more_is_refused_with_size_and_limit(
     assert f"at most {LIMIT}" in str(caught.value)
 
 
-def test_files_are_not_in_memory() -> None:
+def test_memory_storage_refuses_handles_of_files() -> None:
     with pytest.raises(UnsupportedError) as caught:
         MemoryReader().read(RelativeFileStateHandle("x", 1))
     assert caught.value.kind == "not-in-memory"

@@ -70,7 +70,7 @@ def segment(written: WrittenStream) -> SegmentFileStateHandle:
     return written.handle
 
 
-def test_a_thousand_tiny_streams_are_two_files(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
+def test_a_thousand_tiny_streams_are_merged_into_two_files(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
     tiny = [content(100 + number % 50) for number in range(1000)]
     with ThreadPoolExecutor(4) as threads:
         scopes = (EXCLUSIVE, SHARED) * 500
@@ -90,7 +90,7 @@ def test_a_thousand_tiny_streams_are_two_files(streams: CheckpointStreamFactory,
     assert {segment(each).scope for each in written[1::2]} == {SegmentScope.SHARED}
 
 
-def test_physical_files_are_followed_when_they_are_full(storage: FileSystemCheckpointStorage, tmp_path: Path) -> None:
+def test_a_full_physical_file_is_followed_by_a_new_one(storage: FileSystemCheckpointStorage, tmp_path: Path) -> None:
     streams = streams_of(storage, FileMergingSettings(max_file_size_bytes=1000))
     written = [put(streams, content(size)) for size in (400, 600, 1, 999, 1000, 1001, 5000, 10)]
     starts = [handle.start for handle in (each.handle for each in written) if hasattr(handle, "start")]
@@ -136,7 +136,7 @@ def test_a_failed_attempt_removes_its_physical_files(streams: CheckpointStreamFa
     assert streams.flush()[segment(again).path].size_bytes == 5
 
 
-def test_the_segments_of_others_are_not_discarded(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
+def test_segments_of_another_writer_are_not_discarded(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
     mine = segment(put(streams, content(10)))
     streams.flush()
     for path in (mine.path.replace("-0-", "-1-"), "file:///etc/passwd"):
@@ -146,8 +146,8 @@ def test_the_segments_of_others_are_not_discarded(streams: CheckpointStreamFacto
     assert len(files(tmp_path)) == 1
 
 
-def test_names_lead_to_the_attempt(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
-    """Also what a crash leaves that comes before the flush."""
+def test_names_of_merged_files_contain_the_attempt(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
+    """This also holds for files that a crash before the flush leaves."""
     put(streams, content(10))
     put(streams, content(10), SHARED)
     assert len(files(tmp_path)) == 2
@@ -172,7 +172,7 @@ def test_a_savepoint_is_not_merged(storage: FileSystemCheckpointStorage) -> None
     assert [type(put(streams, content(10)).handle) for _ in range(2)] == [RelativeFileStateHandle] * 2
 
 
-def test_records_have_each_physical_file_once_and_verify_each_segment(
+def test_the_records_list_each_physical_file_once_and_verify_each_segment(
     streams: CheckpointStreamFactory, tmp_path: Path
 ) -> None:
     written = [put(streams, content(size), SHARED) for size in (100, 200, 300)]
@@ -202,13 +202,13 @@ def test_records_have_each_physical_file_once_and_verify_each_segment(
     assert caught.value.kind == "size-mismatch"
 
 
-def test_the_keys_of_segments_tell_them_apart() -> None:
+def test_segments_of_one_file_have_different_checksum_keys() -> None:
     handles = [SegmentFileStateHandle("file:///x", *at, SegmentScope.SHARED, "") for at in ((1, 2), (12, 2), (1, 22))]
     assert len({*map(checksum_key, handles), checksum_key(FileStateHandle("file:///x", 2))}) == 4
 
 
 def pieces(size_bytes: int, *living: int) -> list[WrittenStream]:
-    """Segments of a file of that size."""
+    """Return segments of a file of this size."""
     file, start, result = PhysicalFile("file:///p", size_bytes, 0), 0, []
     for size in living:
         handle = SegmentFileStateHandle(file.path, start, size, SegmentScope.SHARED, str(start))
@@ -218,7 +218,7 @@ def pieces(size_bytes: int, *living: int) -> list[WrittenStream]:
 
 
 @pytest.mark.parametrize(("living", "limit", "is_kept"), [((30, 20), 2.0, 2), ((30, 19), 2.0, 0), ((100,), 1.0, 1)])
-def test_a_file_is_referred_to_again_as_long_as_enough_of_it_lives(
+def test_a_file_is_reused_as_long_as_enough_of_it_is_needed(
     living: tuple[int, ...], limit: float, is_kept: int
 ) -> None:
     whole = WrittenStream(FileStateHandle("file:///whole", 7), 7, 0)
@@ -236,15 +236,13 @@ def test_a_storage_that_does_not_merge_refers_to_whole_files_only(storage: FileS
 @pytest.mark.parametrize(
     "settings", [FileMergingSettings(0), FileMergingSettings(10, 0.99), FileMergingSettings(10, float("nan"))]
 )
-def test_settings_without_sense_are_refused(
-    storage: FileSystemCheckpointStorage, settings: FileMergingSettings
-) -> None:
+def test_senseless_settings_are_refused(storage: FileSystemCheckpointStorage, settings: FileMergingSettings) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         streams_of(storage, settings)
     assert caught.value.kind == "bad-file-merging"
 
 
-def test_cancelling_one_stream_does_not_disturb_the_others(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
+def test_cancelling_one_stream_does_not_affect_the_others(streams: CheckpointStreamFactory, tmp_path: Path) -> None:
     doomed = streams.create_stream(EXCLUSIVE)
     doomed.write(content(1000))
     canceller = threading.Thread(target=doomed.close)

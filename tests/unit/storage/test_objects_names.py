@@ -35,7 +35,7 @@ PIPELINE = "s3://bucket/base/flights"
         ("abfss://box@account1.dfs.core.windows.net/a", "abfss://box@account1.dfs.core.windows.net/a"),
     ],
 )
-def test_equal_places_have_equal_text(text: str, uri: str) -> None:
+def test_equal_locations_have_equal_uris(text: str, uri: str) -> None:
     assert object_location(text).uri == PLACES.kind(text).normalised(text) == uri
 
 
@@ -66,14 +66,14 @@ def test_equal_places_have_equal_text(text: str, uri: str) -> None:
         "/bucket/x",
     ],
 )
-def test_other_places_are_refused(text: str) -> None:
+def test_invalid_locations_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         object_location(text)
     assert caught.value.kind in ("bad-path", "outside-root")
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_scheme_nobody_knows_is_refused_without_showing_the_rest() -> None:
+def test_an_unknown_scheme_is_refused_without_showing_the_rest_of_the_uri() -> None:
     with pytest.raises(UnsupportedError, match="ftp") as caught:
         PLACES.kind("ftp://key:hunter2@bucket")
     assert caught.value.kind == "unknown-scheme"
@@ -84,14 +84,14 @@ def test_a_scheme_nobody_knows_is_refused_without_showing_the_rest() -> None:
     ("text", "message"),
     [("hdfs://name/x", "overwrites files"), ("s3a://bucket/x", "write s3://"), ("abfs://c@a/x", "write abfss://")],
 )
-def test_a_scheme_that_people_try_says_what_to_do(text: str, message: str) -> None:
+def test_the_error_for_a_common_but_unsupported_scheme_has_a_hint(text: str, message: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         PLACES.kind(text)
     assert caught.value.kind == "unknown-scheme"
     assert message in f"{caught.value} {caught.value.hint}"
 
 
-def test_an_account_is_a_place_of_its_own() -> None:
+def test_locations_in_different_accounts_are_different() -> None:
     one, other = (object_location(f"abfss://box@{name}.dfs.core.windows.net/a") for name in ("one", "other"))
     assert one.holds(one.below("b"))
     assert not one.holds(other.below("b"))
@@ -114,7 +114,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("path", FOREIGN)
-def test_a_reader_stays_below_its_pipeline(path: str) -> None:
+def test_a_reader_refuses_paths_outside_its_pipeline(path: str) -> None:
     reader = PLACES.kind(CHECKPOINT).reader(CHECKPOINT, None, PIPELINE)
     with pytest.raises(InvalidRequestError) as caught:
         reader.read(FileStateHandle(path, 1))
@@ -122,7 +122,7 @@ def test_a_reader_stays_below_its_pipeline(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", "a//b", "./x", "s3://../x", "x\0"])
-def test_relative_paths_stay_below_their_checkpoint(path: str) -> None:
+def test_relative_paths_cannot_leave_their_checkpoint(path: str) -> None:
     reader = ObjectReader(CHECKPOINT, IMPATIENT)
     with pytest.raises(InvalidRequestError) as caught:
         reader.read(RelativeFileStateHandle(path, 1))
@@ -136,7 +136,7 @@ def test_foreign_records_are_refused_before_any_request(path: str) -> None:
         verify_objects(CHECKPOINT, [record], True, IMPATIENT)
 
 
-def test_shared_files_are_read_only_where_the_pipeline_is_allowed() -> None:
+def test_shared_files_can_be_read_only_if_the_pipeline_directory_is_allowed() -> None:
     shared = FileStateHandle(f"{PIPELINE}/shared/x", 1)
     reader = PLACES.kind(CHECKPOINT).reader(CHECKPOINT, None, PIPELINE)
     assert isinstance(reader, ObjectReader)
@@ -145,7 +145,7 @@ def test_shared_files_are_read_only_where_the_pipeline_is_allowed() -> None:
         PLACES.kind(CHECKPOINT).reader(CHECKPOINT, None, None).locate(shared)
 
 
-def test_files_have_uris() -> None:
+def test_the_uri_of_a_file_is_below_its_checkpoint_or_absolute() -> None:
     assert PLACES.file_uri(CHECKPOINT + "/", "a/b") == f"{CHECKPOINT}/a/b"
     assert PLACES.file_uri(CHECKPOINT, "s3://bucket/shared/x") == "s3://bucket/shared/x"
     assert PLACES.file_uri("/r/chk-1", "x") == "file:///r/chk-1/x"
@@ -154,7 +154,7 @@ def test_files_have_uris() -> None:
         PLACES.file_uri(CHECKPOINT, "../x")
 
 
-def test_a_storage_is_a_value() -> None:
+def test_storages_with_equal_settings_are_equal_and_can_be_pickled() -> None:
     storage = ObjectCheckpointStorage("s3://bucket/base/", FLIGHTS, Retries((1.0,), print))
     assert storage == ObjectCheckpointStorage("s3://bucket/./base", FLIGHTS, IMPATIENT)
     assert pickle.loads(pickle.dumps(storage)) == storage
@@ -163,7 +163,7 @@ def test_a_storage_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("attempt", ["", "a" * 31, "A" * 32, "../" + "a" * 29])
-def test_attempts_are_checked(attempt: str) -> None:
+def test_invalid_attempt_ids_are_refused(attempt: str) -> None:
     storage = ObjectCheckpointStorage("s3://bucket", FLIGHTS, IMPATIENT)
     with pytest.raises(InvalidRequestError) as caught:
         storage.resolve_checkpoint_storage_location(
@@ -173,7 +173,7 @@ def test_attempts_are_checked(attempt: str) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, True, "1", "../1"])
-def test_ids_are_checked(number: CheckpointId) -> None:
+def test_invalid_checkpoint_ids_are_refused(number: CheckpointId) -> None:
     storage = ObjectCheckpointStorage("s3://bucket", FLIGHTS, IMPATIENT)
     with pytest.raises(StatelibError) as caught:
         storage.initialize_location(number)

@@ -17,7 +17,7 @@ ROOT = "s3://bucket/state"
     "uri",
     [ROOT, f"{ROOT}-2/x", "s3://other/state/x", "gs://bucket/state/x", f"{ROOT}/p/../../x", "file:///state/x", "/x"],
 )
-def test_nothing_outside_the_roots_is_touched(uri: str) -> None:
+def test_objects_outside_the_roots_are_never_removed(uri: str) -> None:
     """No request is made: there is no endpoint in this test."""
     remover = PLACES.remover(ROOT)
     for remove in (
@@ -31,7 +31,7 @@ def test_nothing_outside_the_roots_is_touched(uri: str) -> None:
     assert not PLACES.is_below(uri, [ROOT])
 
 
-def test_what_lies_where() -> None:
+def test_a_path_is_below_its_root_and_has_a_parent() -> None:
     assert PLACES.is_below(f"{ROOT}/p/x", ["file:///state", ROOT])
     assert PLACES.is_below("file:///state/x", [ROOT, "/state"])
     assert (PLACES.parent_of(f"{ROOT}/a"), PLACES.parent_of("s3://bucket/a")) == (ROOT, "s3://bucket")
@@ -50,7 +50,7 @@ def put(uri: str) -> None:
     Bucket(f"{scheme}://{bucket}", IMPATIENT).put(key, 1, lambda: iter([b"x"]))
 
 
-def test_objects_go_once_and_stay_gone(root: str) -> None:
+def test_removing_an_object_twice_reports_it_once(root: str) -> None:
     remover = ObjectRemover(IMPATIENT)
     names = [f"{root}/chk-1/{n}" for n in range(1100)]
     for name in (*names[:5], f"{root}/chk-1/.location", f"{root}/chk-11/x", f"{root}/.statelib-if-none-match"):
@@ -67,7 +67,7 @@ def test_objects_go_once_and_stay_gone(root: str) -> None:
     assert remover.list_files(f"{root}/nothing") == []
 
 
-def test_listings_go_on_page_after_page(bucket: str) -> None:
+def test_listings_continue_over_several_pages(bucket: str) -> None:
     root = f"s3://{bucket}/many"
     for number in range(1005):
         put(f"{root}/{number}")
@@ -78,7 +78,7 @@ def test_listings_go_on_page_after_page(bucket: str) -> None:
     assert remover.list_files(root) == []
 
 
-def test_the_clock_is_the_storages_and_leaves_nothing(root: str) -> None:
+def test_the_time_is_read_from_the_storage_and_no_file_is_left(root: str) -> None:
     remover = ObjectRemover(IMPATIENT)
     assert remover.now_ms(root) > 1_600_000_000_000
     assert remover.list_files(root) == []

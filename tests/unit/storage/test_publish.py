@@ -20,7 +20,7 @@ def race(directory: str, barrier: Barrier, letter: bytes, results: "multiprocess
         results.put((number, put_if_absent(f"{directory}/{number}", "_metadata", letter * 100_000)))
 
 
-def test_two_racing_processes_agree_on_one_winner(tmp_path: Path) -> None:
+def test_two_concurrent_publishers_return_the_same_bytes(tmp_path: Path) -> None:
     for number in range(ROUNDS):
         (tmp_path / str(number)).mkdir()
     context = multiprocessing.get_context("spawn")
@@ -61,7 +61,7 @@ def test_data_is_durable_before_its_name_and_the_name_before_the_return(
     monkeypatch.setattr(os, "link", spy_link)
     monkeypatch.setattr(os, "unlink", spy_unlink)
     temporary = "._metadata.0.tmp"
-    for _ in range(2):  # the loser has to make the winner's name durable too
+    for _ in range(2):  # The loser also has to make the winner's name durable.
         happened.clear()
         assert put_if_absent(str(tmp_path), "_metadata", b"first") == b"first"
         assert happened == [
@@ -72,14 +72,14 @@ def test_data_is_durable_before_its_name_and_the_name_before_the_return(
         ]
 
 
-def test_a_crashed_writers_temporary_file_is_stepped_over(tmp_path: Path) -> None:
+def test_the_temporary_file_of_a_crashed_writer_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "._metadata.0.tmp").write_bytes(b"torn")
     assert put_if_absent(str(tmp_path), "_metadata", b"whole") == b"whole"
     assert (tmp_path / "._metadata.0.tmp").read_bytes() == b"torn"
     assert sorted(os.listdir(tmp_path)) == ["._metadata.0.tmp", "_metadata"]
 
 
-def test_temporary_files_do_not_pile_up_for_ever(tmp_path: Path) -> None:
+def test_too_many_temporary_files_are_an_error(tmp_path: Path) -> None:
     for number in range(1000):
         (tmp_path / f"._metadata.{number}.tmp").touch()
     with pytest.raises(ConflictError) as caught:
@@ -111,7 +111,7 @@ def test_a_file_system_without_links_is_refused(tmp_path: Path, monkeypatch: pyt
     assert os.listdir(tmp_path) == []
 
 
-def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishing_continues_after_a_short_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
     assert put_if_absent(str(tmp_path), "_metadata", b"0123456789") == b"0123456789"
@@ -127,7 +127,7 @@ def test_a_link_in_the_place_of_metadata_is_not_followed(tmp_path: Path) -> None
     assert (tmp_path / "secret").read_bytes() == b"secret"
 
 
-def test_reading_where_nothing_is(tmp_path: Path) -> None:
+def test_reading_metadata_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "missing"):
         with pytest.raises(NotFoundError) as caught:
             read_published(f"file:{directory}")
@@ -135,7 +135,7 @@ def test_reading_where_nothing_is(tmp_path: Path) -> None:
         assert str(directory) in str(caught.value)
 
 
-def test_a_file_in_place_of_the_directory_is_not_called_damaged(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_not_reported_as_damage(tmp_path: Path) -> None:
     (tmp_path / "savepoint").write_bytes(b"")
     with pytest.raises(NotFoundError, match=r"savepoint: a file, expected the directory") as caught:
         read_published(str(tmp_path / "savepoint"))

@@ -33,7 +33,7 @@ HANDLE = RelativeFileStateHandle("data", len(DATA))
 
 
 def failure(reader: DirectoryReader, handle: FileStateHandle | RelativeFileStateHandle, scratch: Path) -> StatelibError:
-    """The error of reading, which is also the one of copying; a copy leaves nothing."""
+    """Return the error of reading. Assert that copying raises the same error and leaves no file."""
     with pytest.raises(StatelibError) as read:
         reader.read(handle)
     with pytest.raises(type(read.value)) as copied:
@@ -43,14 +43,14 @@ def failure(reader: DirectoryReader, handle: FileStateHandle | RelativeFileState
     return read.value
 
 
-def test_a_reader_is_a_value(root: Path) -> None:
+def test_readers_with_equal_settings_are_equal_and_can_be_pickled(root: Path) -> None:
     reader = pickle.loads(pickle.dumps(checked(root)))
     assert reader == checked(root)
     assert bytes(reader.read(HANDLE)) == DATA
     assert reader.read(HANDLE).readonly
 
 
-def test_a_lost_file_is_named(root: Path, tmp_path: Path) -> None:
+def test_the_error_names_a_missing_file(root: Path, tmp_path: Path) -> None:
     (root / "data").unlink()
     error = failure(checked(root), HANDLE, tmp_path)
     assert isinstance(error, NotFoundError)
@@ -59,7 +59,7 @@ def test_a_lost_file_is_named(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, len(DATA) - 1])
-def test_a_truncated_file_is_named(root: Path, tmp_path: Path, size: int) -> None:
+def test_the_error_names_a_truncated_file(root: Path, tmp_path: Path, size: int) -> None:
     os.truncate(root / "data", size)
     error = failure(checked(root), HANDLE, tmp_path)
     assert isinstance(error, CorruptStateError)
@@ -69,7 +69,7 @@ def test_a_truncated_file_is_named(root: Path, tmp_path: Path, size: int) -> Non
         checked(root).read_range(HANDLE, 0, 1)
 
 
-def test_a_grown_file_and_a_lying_handle_are_found(root: Path, tmp_path: Path) -> None:
+def test_a_file_that_has_grown_and_a_handle_of_the_wrong_size_are_detected(root: Path, tmp_path: Path) -> None:
     lying = RelativeFileStateHandle("data", len(DATA) + 1)
     assert failure(DirectoryReader(str(root), None), lying, tmp_path).kind == "size-mismatch"
     (root / "data").write_bytes(DATA + b"x")
@@ -77,7 +77,7 @@ def test_a_grown_file_and_a_lying_handle_are_found(root: Path, tmp_path: Path) -
     assert failure(checked(root), lying, tmp_path).kind == "size-mismatch"
 
 
-def test_every_flipped_bit_is_found(root: Path, tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected(root: Path, tmp_path: Path) -> None:
     for at in range(0, len(DATA), 61):
         damaged = bytearray(DATA)
         damaged[at] ^= 1 << at % 8
@@ -89,7 +89,7 @@ def test_every_flipped_bit_is_found(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES + 1])
-def test_damage_in_the_last_byte_of_many_blocks_is_found(root: Path, tmp_path: Path, size: int) -> None:
+def test_damage_in_the_last_byte_of_a_large_file_is_detected(root: Path, tmp_path: Path, size: int) -> None:
     data = bytes(size - 1) + b"\1"
     handle = RelativeFileStateHandle("big", size)
     (root / "big").write_bytes(data)
@@ -103,18 +103,18 @@ def test_damage_in_the_last_byte_of_many_blocks_is_found(root: Path, tmp_path: P
 @pytest.mark.parametrize(
     "path", ["../../secret", "/etc/passwd", "..", "sub/../../../secret", "", "data\0", "x" * 300, "x" * 10_000]
 )
-def test_hostile_relative_paths(root: Path, tmp_path: Path, path: str) -> None:
+def test_hostile_relative_paths_are_refused(root: Path, tmp_path: Path, path: str) -> None:
     error = failure(DirectoryReader(str(root)), RelativeFileStateHandle(path, len(DATA)), tmp_path)
     assert isinstance(error, InvalidRequestError)
     assert error.kind in {"outside-root", "bad-path"}
 
 
-def test_escaped_dots_are_only_a_name(root: Path, tmp_path: Path) -> None:
+def test_escaped_dots_are_an_ordinary_name(root: Path, tmp_path: Path) -> None:
     handle = RelativeFileStateHandle("%2e%2e/%2e%2e/secret", len(DATA))
     assert failure(DirectoryReader(str(root)), handle, tmp_path).kind == "missing-file"
 
 
-def test_absolute_paths_stay_below_the_roots(root: Path, tmp_path: Path) -> None:
+def test_absolute_paths_outside_the_roots_are_refused(root: Path, tmp_path: Path) -> None:
     own = FileStateHandle(f"file:{root}/data", len(DATA))
     shared = FileStateHandle(f"{root.parent}/shared/sst", 100)
     outside = FileStateHandle(str(tmp_path / "secret"), len(DATA))
@@ -132,7 +132,7 @@ def test_absolute_paths_stay_below_the_roots(root: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/data", "http://169.254.169.254/x", "mock:/data"])
-def test_other_schemes_are_named(root: Path, tmp_path: Path, uri: str) -> None:
+def test_the_error_names_another_scheme(root: Path, tmp_path: Path, uri: str) -> None:
     error = failure(DirectoryReader(str(root)), FileStateHandle(uri, 1), tmp_path)
     assert isinstance(error, UnsupportedError)
     assert (error.kind, uri in str(error)) == ("unknown-scheme", True)

@@ -10,11 +10,11 @@ MINE = StorageReference("file:///srv/mine/savepoint-tours-ä-7")
 
 
 @pytest.mark.parametrize("reference", [MINE, StorageReference("s3://bucket/x"), DEFAULT_REFERENCE])
-def test_what_was_encoded_is_decoded(reference: StorageReference) -> None:
+def test_a_reference_is_read_back(reference: StorageReference) -> None:
     assert decode_reference(encode_reference(reference)) == reference
 
 
-def test_the_default_is_no_bytes_and_others_are_as_flink_marks_them() -> None:
+def test_the_default_reference_is_empty_and_others_have_flinks_mark() -> None:
     assert encode_reference(DEFAULT_REFERENCE) == encode_reference(MINE, default=MINE) == b""
     assert encode_reference(MINE) == bytes.fromhex("055f3f18") + MINE.directory.encode()
 

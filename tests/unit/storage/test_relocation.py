@@ -38,27 +38,27 @@ from statelib.storage.relocation import relocation_of
         ("hdfs://name:8020/x/y", "/mounted/x/y"),
     ],
 )
-def test_the_longest_prefix_counts(written: str, now: str) -> None:
+def test_the_longest_prefix_decides(written: str, now: str) -> None:
     moves = {"file:/old/": "/wide", "file:/old/job": "/copy/", "s3a://bucket/p": "s3://other/q"}
     moves["hdfs://name:8020/"] = "/mounted/"
     assert relocation_of(moves).path(written) == now
 
 
 @pytest.mark.parametrize("path", ["file:/old/../etc/passwd", "s3a://b/p/../q", "/old/x/../../y"])
-def test_nobody_climbs_out(path: str) -> None:
+def test_a_relocated_path_cannot_leave_the_new_prefix(path: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         relocation_of({"/old": "/new", "s3a://b/p": "/new"}).path(path)
     assert caught.value.kind == "outside-root"
 
 
 @pytest.mark.parametrize(("old", "new"), [("", "/new"), ("old", "/new"), ("/", "/new"), ("/old", ""), ("/old", "new")])
-def test_what_is_no_prefix_is_refused(old: str, new: str) -> None:
+def test_invalid_prefixes_are_refused(old: str, new: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         relocation_of({old: new})
     assert caught.value.kind == "bad-relocation"
 
 
-def test_every_handle_is_moved() -> None:
+def test_every_handle_is_relocated() -> None:
     files: tuple[StreamStateHandle, ...] = (
         FileStateHandle("file:/old/a", 1),
         SegmentFileStateHandle("/old/b", 0, 1, SegmentScope.SHARED, "id"),

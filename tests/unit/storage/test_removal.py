@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def test_a_file_goes_once_and_stays_gone(root: Path):
+def test_removing_a_file_twice_reports_it_once(root: Path):
     file = root / "p" / "chk-1" / "a"
     file.write_text("x")
     assert REMOVER.remove_file(f"file://{file}", [str(root)])
@@ -42,7 +42,7 @@ def test_a_file_goes_once_and_stays_gone(root: Path):
     ],
 )
 @pytest.mark.parametrize("what", ["remove_file", "remove_directory"])
-def test_nothing_outside_the_roots_is_touched(root: Path, path: str, what: str):
+def test_files_outside_the_roots_are_never_removed(root: Path, path: str, what: str):
     text = path.format(root=root, parent=root.parent)
     with pytest.raises(InvalidRequestError) as refusal:
         getattr(REMOVER, what)(text, [str(root)])
@@ -73,13 +73,13 @@ def test_links_are_removed_and_never_followed(root: Path):
     assert (root.parent / "precious").read_text() == "x"
 
 
-def test_a_directory_is_no_file(root: Path):
+def test_a_directory_is_not_removed_as_a_file(root: Path):
     with pytest.raises(CorruptStateError):
         REMOVER.remove_file(str(root / "p"), [str(root)])
     assert (root / "p" / "chk-1").is_dir()
 
 
-def test_a_directory_goes_when_it_is_empty(root: Path):
+def test_a_directory_is_removed_only_if_it_is_empty(root: Path):
     directory = root / "p" / "chk-1"
     (directory / "a").write_text("x")
     assert not REMOVER.remove_directory(str(directory), [str(root)])
@@ -88,7 +88,7 @@ def test_a_directory_goes_when_it_is_empty(root: Path):
     assert not REMOVER.remove_directory(str(directory), [str(root)])
 
 
-def test_the_clock_is_the_storages_and_leaves_nothing(root: Path):
+def test_the_time_is_read_from_the_storage_and_no_file_is_left(root: Path):
     before = os.listdir(root)
     (root / "p" / "older").write_text("x")
     older_ms = (root / "p" / "older").stat().st_mtime_ns // 1_000_000
@@ -98,5 +98,5 @@ def test_the_clock_is_the_storages_and_leaves_nothing(root: Path):
     assert sorted(os.listdir(root)) == sorted([*before, ".clock.0.tmp"])
 
 
-def test_no_directory_holds_no_files(root: Path):
+def test_a_missing_directory_has_no_files(root: Path):
     assert REMOVER.list_files(str(root / "nothing")) == []

@@ -7,7 +7,7 @@ from statelib.storage.retries import Retries
 
 
 def attempts(*outcomes: StatelibError | None) -> tuple[list[float], int, StatelibError | None]:
-    """(pauses taken, attempts made, error at the end) where each attempt ends as said."""
+    """Return (pauses taken, attempts made, error at the end), if the attempts have these outcomes."""
     left, pauses = list(outcomes), []
 
     def attempt() -> None:
@@ -39,7 +39,7 @@ REFUSED = ConflictError("taken", kind="name-taken")
         ((TROUBLE, CANCELLED, None), [1], 2, CANCELLED),
     ],
 )
-def test_attempts(
+def test_there_is_one_attempt_more_than_pauses(
     outcomes: tuple[StatelibError | None, ...], pauses: list[float], made: int, error: StatelibError | None
 ) -> None:
     assert attempts(*outcomes) == (pauses, made, error)

@@ -40,7 +40,7 @@ def put_into(bucket: str) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize(("path", "exists", "files"), CASES)
-def test_a_directory(tmp_path: Path, path: str, exists: bool, files: int) -> None:
+def test_a_directory_is_listed_with_its_files(tmp_path: Path, path: str, exists: bool, files: int) -> None:
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -49,7 +49,7 @@ def test_a_directory(tmp_path: Path, path: str, exists: bool, files: int) -> Non
         assert (listing.exists, listing.files, listing.newest_ms is not None) == (exists, files, exists)
 
 
-def test_a_bucket(bucket: str) -> None:
+def test_a_bucket_is_listed_with_its_objects(bucket: str) -> None:
     bucket = f"s3://{bucket}/lake"
     for name in FILES:
         put_into(bucket)(name)
@@ -59,11 +59,11 @@ def test_a_bucket(bucket: str) -> None:
             assert (listing.exists, listing.files, listing.newest_ms is not None) == (exists, files, exists), path
 
 
-def test_a_directory_without_files_is_there(tmp_path: Path) -> None:
+def test_a_directory_without_files_exists(tmp_path: Path) -> None:
     assert look_at_source(str(tmp_path), PLACES) == SourceListing(True, 0, None)
 
 
-def test_the_last_change_counts(tmp_path: Path) -> None:
+def test_the_newest_change_of_all_files_is_reported(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         (tmp_path / f"{number}.csv").write_text("x")
         os.utime(tmp_path / f"{number}.csv", (number, number))
@@ -72,12 +72,12 @@ def test_the_last_change_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["hdfs://namenode/x", "dbfs:/x", "relative/x", "https://host/x"])
-def test_what_cannot_be_looked_at_is_refused_by_name(path: str) -> None:
+def test_a_source_that_cannot_be_listed_is_refused_by_name(path: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         look_at_source(path, PLACES)
     assert caught.value.kind == "source-not-visible"
 
 
-def test_a_path_that_cannot_be_looked_at_is_not_taken_for_missing(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_read_is_not_reported_as_missing(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="too long"):
         look_at_source(f"{tmp_path}/{'x' * 300}", PLACES)

@@ -29,7 +29,7 @@ NAME = "0" * 32 + "-0-0"
     ],
     ids=["files", "s3", "az"],
 )
-def test_a_snapshot_that_refers_to_it_is_not_read_elsewhere(reader: StateReader, path: str) -> None:
+def test_a_moved_snapshot_with_task_owned_files_is_refused(reader: StateReader, path: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         reader.locate(FileStateHandle(path, 5))
     assert caught.value.kind == "task-owned"
@@ -37,7 +37,7 @@ def test_a_snapshot_that_refers_to_it_is_not_read_elsewhere(reader: StateReader,
     assert "--relocate" in (caught.value.hint or "")
 
 
-def test_where_it_was_written_it_is_read() -> None:
+def test_task_owned_files_are_read_in_their_original_place() -> None:
     handle = FileStateHandle(f"file:///state/flights/taskowned/{NAME}", 5)
     reader = DirectoryReader("/state/flights/chk-1", allowed_root="/state/flights")
     assert reader.locate(handle) == ("/state/flights", ("taskowned", NAME))
@@ -53,12 +53,12 @@ def test_where_it_was_written_it_is_read() -> None:
         (NAME, False),
     ],
 )
-def test_its_directory_tells(path: str, owned: bool) -> None:
+def test_a_file_is_task_owned_if_its_directory_is(path: str, owned: bool) -> None:
     assert is_task_owned(path) is owned
 
 
-def test_a_duplicate_has_bytes_of_its_own(tmp_path: Path) -> None:
-    """A hard link would change with a file that its user writes to in place."""
+def test_a_duplicate_is_a_separate_file(tmp_path: Path) -> None:
+    """A hard link would change when its user writes to the file in place."""
     storage = FileSystemCheckpointStorage(str(tmp_path / "state"), PipelineName("flights"), 0)
     mine = tmp_path / "mine"
     mine.write_bytes(b"12345")

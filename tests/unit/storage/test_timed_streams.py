@@ -15,7 +15,7 @@ SHARED = CheckpointedStateScope.SHARED
 
 
 class Time:
-    """Nanoseconds that pass when told."""
+    """A clock whose nanoseconds pass only by calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0
@@ -30,7 +30,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return Time(monkeypatch)
 
 
-def test_intervals_add_up_and_what_lies_between_them_does_not(time: Time) -> None:
+def test_intervals_are_added_up_without_the_time_between_them(time: Time) -> None:
     clock = StorageClock()
     for ms in (3, 4):
         with clock.running():
@@ -39,7 +39,7 @@ def test_intervals_add_up_and_what_lies_between_them_does_not(time: Time) -> Non
     assert clock.total_ms == 7
 
 
-def test_calls_at_once_count_once(time: Time) -> None:
+def test_concurrent_calls_count_once(time: Time) -> None:
     clock = StorageClock()
     with clock.running():
         time.passes(1)
@@ -49,7 +49,7 @@ def test_calls_at_once_count_once(time: Time) -> None:
     assert clock.total_ms == 6
 
 
-def test_a_call_that_fails_counts(time: Time) -> None:
+def test_a_failed_call_counts(time: Time) -> None:
     clock = StorageClock()
 
     def fail() -> None:
@@ -78,7 +78,7 @@ def test_streams_are_timed_from_opening_to_the_last_flush(time: Time, tmp_path: 
     assert opened <= streams.clock.total_ms < 1_000
 
 
-def test_the_clock_is_safe_to_share() -> None:
+def test_the_clock_can_be_shared_between_threads() -> None:
     clock, start = StorageClock(), threading.Barrier(4)
 
     def work() -> None:

@@ -29,7 +29,7 @@ from statelib.storage.uris import (
         ("/a/...", "/a/..."),
     ],
 )
-def test_local_path(text: str, path: str) -> None:
+def test_local_paths_and_file_uris_are_accepted(text: str, path: str) -> None:
     assert local_path(text) == path
     assert to_uri(text) == f"file://{path}"
     assert to_uri(to_uri(text)) == to_uri(text)
@@ -54,14 +54,14 @@ def test_local_path(text: str, path: str) -> None:
         ("file:///..", InvalidRequestError, "outside-root"),
     ],
 )
-def test_local_path_refuses(text: str, error: type[StatelibError], kind: str) -> None:
+def test_other_paths_are_refused(text: str, error: type[StatelibError], kind: str) -> None:
     with pytest.raises(error) as caught:
         local_path(text)
     assert caught.value.kind == kind
     assert len(str(caught.value)) < 500
 
 
-def test_relative_parts() -> None:
+def test_relative_paths_are_divided_into_components() -> None:
     assert relative_parts("a") == ("a",)
     assert relative_parts("a/b c/%2e%2e") == ("a", "b c", "%2e%2e")
     assert relative_parts("..a/b..") == ("..a", "b..")
@@ -86,7 +86,7 @@ def test_relative_parts() -> None:
         ("file:///etc/passwd", "bad-path"),
     ],
 )
-def test_relative_parts_refuses(text: str, kind: str) -> None:
+def test_unsafe_relative_paths_are_refused(text: str, kind: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         relative_parts(text)
     assert caught.value.kind == kind
@@ -99,7 +99,7 @@ def test_parts_below_compares_whole_components() -> None:
     assert parts_below("/a", "/a") is None
 
 
-def test_absolute_uri() -> None:
+def test_absolute_uris_are_built_from_directory_and_handle() -> None:
     assert absolute_uri("file:/r/chk-1", RelativeFileStateHandle("x", 1)) == "file:///r/chk-1/x"
     assert absolute_uri("/r/chk-1/", RelativeFileStateHandle("x/y", 1)) == "file:///r/chk-1/x/y"
     assert absolute_uri("/r", FileStateHandle("file:/s/x", 1)) == "file:///s/x"
@@ -110,7 +110,7 @@ def test_absolute_uri() -> None:
         absolute_uri("/r", RelativeFileStateHandle("../x", 1))
 
 
-def test_a_written_down_path_becomes_its_handle_again() -> None:
+def test_the_path_of_a_handle_gives_the_handle_back() -> None:
     for handle in (FileStateHandle("file:///a/b", 3), FileStateHandle("/a/b", 3), RelativeFileStateHandle("a/b", 3)):
         assert file_handle(handle.path, 3) == handle
     assert file_handle("../a", 1) == RelativeFileStateHandle("../a", 1), "refused by whoever opens it"

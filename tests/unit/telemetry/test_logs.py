@@ -22,7 +22,7 @@ log = logging.getLogger("statelib.flows.test")
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """Logging is the process's: put it back."""
+    """Restore the logging of the process after the test."""
     root, own = logging.getLogger(), logging.getLogger("statelib")
     before = list(root.handlers), own.level
     yield
@@ -36,7 +36,7 @@ def lines(settings: LogSettings) -> io.StringIO:
     return out
 
 
-def test_json_lines_have_airflows_names_and_what_is_bound() -> None:
+def test_json_lines_have_airflows_names_and_the_bound_fields() -> None:
     out = lines(LogSettings("json", "INFO"))
     with bound(pipeline="sales", checkpoint_id=7), bound(attempt="a1", subtask=0):
         log.info("took %d ms", 5)
@@ -50,20 +50,20 @@ def test_json_lines_have_airflows_names_and_what_is_bound() -> None:
     assert "pipeline" not in second
 
 
-def test_text_lines_end_with_what_is_bound() -> None:
+def test_text_lines_end_with_the_bound_fields() -> None:
     out = lines(LogSettings("text", "INFO"))
     with bound(pipeline="sales", checkpoint_id=7, attempt=None):
         log.warning("slow")
     assert out.getvalue().endswith("WARNING statelib.flows.test: slow [pipeline=sales checkpoint_id=7]\n")
 
 
-def test_what_is_bound_ends_with_its_block_also_when_that_fails() -> None:
+def test_bound_fields_end_with_their_block_even_after_an_error() -> None:
     with pytest.raises(RuntimeError), bound(pipeline="sales"):
         raise RuntimeError
     assert current() == {}
 
 
-def test_a_thread_with_a_copy_of_the_context_is_of_the_same_checkpoint() -> None:
+def test_a_thread_with_a_copy_of_the_context_has_the_bound_fields() -> None:
     out = lines(LogSettings("json", "INFO"))
     with bound(pipeline="sales", checkpoint_id=7):
         thread = threading.Thread(target=copy_context().run, args=(log.info, "from a thread"))
@@ -105,7 +105,7 @@ def test_no_line_shows_a_password(form: str) -> None:
         ("postgresql://u@h/db?sslpassword=abc&a=1", "postgresql://u@h/db?sslpassword=***&a=1"),
     ],
 )
-def test_what_is_hidden(text: str, expected: str) -> None:
+def test_secrets_in_text_are_hidden(text: str, expected: str) -> None:
     assert hidden(text) == expected
 
 
@@ -118,7 +118,7 @@ def test_configuring_again_replaces_the_handler() -> None:
     assert configured() == LogSettings("text", "WARNING"), "secrets stay where they are"
 
 
-def test_the_environment_says_format_and_level() -> None:
+def test_the_environment_sets_format_and_level() -> None:
     assert log_settings("INFO", {}) == LogSettings("text", "INFO")
     environ = {"STATELIB_LOG_FORMAT": "json", "STATELIB_LOG_LEVEL": "debug", "MY_TOKEN": "0123456", "TOKEN": "false"}
     assert log_settings("INFO", environ) == LogSettings("json", "DEBUG", ("0123456",))
@@ -132,7 +132,7 @@ def test_other_settings_are_refused(environ: dict[str, str]) -> None:
     assert refusal.value.kind == "bad-log-setting"
 
 
-def test_other_libraries_are_heard_from_warning_on_whatever_the_root_loggers_level() -> None:
+def test_other_libraries_log_only_warnings_and_errors_whatever_the_root_level() -> None:
     out = lines(LogSettings("text", "INFO"))
     root, level = logging.getLogger(), logging.getLogger().level
     root.setLevel(logging.INFO)

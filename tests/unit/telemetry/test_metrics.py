@@ -8,7 +8,7 @@ from statelib.telemetry.metrics import COMPLETED, METRICS, SIZE, Harmless, Metri
 from statelib.telemetry.sending import is_configured, sending
 
 
-def test_names_are_unique_and_fit_every_receiver() -> None:
+def test_metric_names_are_unique_and_valid_for_every_receiver() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     for metric in METRICS:
@@ -22,7 +22,7 @@ class Broken:
         raise OSError("gone")
 
 
-def test_a_receiver_that_is_gone_is_told_of_once_and_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_receiver_is_logged_once_and_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
     telemetry = Harmless(Broken())
     with caplog.at_level(logging.WARNING):
         telemetry.emit(COMPLETED, 1, {})
@@ -43,10 +43,10 @@ def test_a_receiver_that_is_gone_is_told_of_once_and_fails_nothing(caplog: pytes
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, False),
     ],
 )
-def test_when_metrics_are_sent(environ: dict[str, str], expected: bool) -> None:
+def test_metrics_are_sent_only_if_a_receiver_is_configured(environ: dict[str, str], expected: bool) -> None:
     assert is_configured(environ) is expected
 
 
-def test_nothing_is_loaded_where_nobody_listens() -> None:
+def test_without_a_receiver_no_library_is_loaded() -> None:
     with sending({}) as telemetry:
         telemetry.emit(COMPLETED, 1, {"pipeline": "p"})

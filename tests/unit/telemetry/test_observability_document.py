@@ -15,7 +15,7 @@ DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "observability.md").r
 
 
 def rows(heading: str) -> list[str]:
-    """Lines of the table whose heading begins so, without heading and ruler."""
+    """Return the lines of the table with this heading, without heading and ruler."""
     lines = DOCUMENT.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"| {heading} |"))
     return lines[start + 2 : lines.index("", start)]
@@ -35,7 +35,7 @@ def test_every_log_field_is_in_the_table() -> None:
     assert [row.split("`")[1] for row in rows("field")] == list(FIELDS)
 
 
-def test_the_rules_are_of_metrics_that_exist() -> None:
+def test_the_alert_rules_use_existing_metrics() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     (group,) = yaml.safe_load(block)["groups"]
     metrics = {f"airflow_{m.name.replace('.', '_')}": m.kind for m in METRICS}

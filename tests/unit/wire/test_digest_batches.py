@@ -6,7 +6,7 @@ from statelib.wire.digest import row_hashes
 from statelib.wire.ragged import from_list
 
 
-def test_hashes_of_many_rows_are_those_of_each_row() -> None:
+def test_hashes_of_many_rows_equal_those_of_each_row() -> None:
     rows = [b"%d" % (i * 7919) * (i % 3) for i in range(40_000)]
     keys, values = from_list(rows), from_list(rows[::-1])
     hashes = row_hashes(keys, values)

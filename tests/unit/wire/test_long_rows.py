@@ -14,7 +14,7 @@ LENGTHS = (3, BLOCK_BYTES - 1, 0, 2 * BLOCK_BYTES + 7, 1, BLOCK_BYTES, 5)
 ROWS = [np.random.default_rng(i).bytes(n) for i, n in enumerate(LENGTHS)]
 
 
-def test_a_hash_does_not_depend_on_the_blocks() -> None:
+def test_the_hash_of_a_row_does_not_depend_on_the_size_of_blocks() -> None:
     base, mask = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
     def polynomial(row: bytes) -> int:
@@ -36,7 +36,7 @@ def test_a_hash_does_not_depend_on_the_blocks() -> None:
     assert row_hashes(from_list(keys), from_list(ROWS)).tolist() == expected
 
 
-def test_rows_are_gathered_and_joined_whole() -> None:
+def test_rows_longer_than_a_block_are_gathered_and_joined() -> None:
     rows = from_list(ROWS)
     order = np.array([3, 0, 6, 2, 1])
     assert gather(rows.data, rows.starts[order], rows.lengths[order]).to_list() == [ROWS[i] for i in order]
@@ -47,7 +47,7 @@ def test_rows_are_gathered_and_joined_whole() -> None:
     assert join([keys, rows]).to_list() == [b"k" * i + row for i, row in enumerate(ROWS)]
 
 
-def test_blocks_cover_all_rows_and_are_no_larger_than_asked() -> None:
+def test_blocks_cover_all_rows_and_are_not_larger_than_the_limit() -> None:
     offsets = from_list(ROWS).offsets
     spans = list(blocks(offsets))
     assert [a for a, _ in spans] == [0, *(b for _, b in spans[:-1])]
@@ -62,7 +62,9 @@ def test_blocks_cover_all_rows_and_are_no_larger_than_asked() -> None:
     begin=st.integers(0, 9),
     kind=st.sampled_from(["any", "alike", "a matrix"]),
 )
-def test_any_spans_are_gathered(data: bytes, spans: list[tuple[int, int]], width: int, begin: int, kind: str) -> None:
+def test_overlapping_and_unordered_spans_are_gathered(
+    data: bytes, spans: list[tuple[int, int]], width: int, begin: int, kind: str
+) -> None:
     if kind == "alike":
         spans = [(start, width) for start, _ in spans]
     if kind == "a matrix":
@@ -74,8 +76,8 @@ def test_any_spans_are_gathered(data: bytes, spans: list[tuple[int, int]], width
 
 
 @given(lengths=st.lists(st.integers(0, 400), min_size=1, max_size=12), seed=st.integers(0, 99))
-def test_many_rows_of_any_lengths_are_taken_joined_and_hashed_as_each_by_itself(lengths: list[int], seed: int) -> None:
-    """The number of rows is below or above the one from which rows are moved length by length."""
+def test_many_rows_together_are_taken_joined_and_hashed_like_single_rows(lengths: list[int], seed: int) -> None:
+    """The number of rows is below or above the limit from which rows are moved length by length."""
     random = np.random.default_rng(seed)
     rows = [random.bytes(int(n)) for n in random.choice(lengths, int(random.choice([20, 600])))]
     order = random.permutation(len(rows))[: len(rows) - 1]

@@ -18,7 +18,7 @@ VERBS = [
 
 
 @pytest.mark.parametrize(("verb", "value", "expected"), VERBS)
-def test_each_verb_writes_these_bytes_and_reads_them_back(verb: str, value: object, expected: str) -> None:
+def test_each_method_writes_these_bytes_and_reads_them_back(verb: str, value: object, expected: str) -> None:
     writer = Writer()
     getattr(writer, verb)(value)
     assert writer.getvalue().hex() == expected
@@ -28,21 +28,21 @@ def test_each_verb_writes_these_bytes_and_reads_them_back(verb: str, value: obje
 
 
 @pytest.mark.parametrize(("verb", "value", "expected"), VERBS)
-def test_a_byte_too_few_is_truncated_and_names_the_source(verb: str, value: object, expected: str) -> None:
+def test_a_missing_byte_is_an_error_that_names_the_source(verb: str, value: object, expected: str) -> None:
     reader = Reader(bytes.fromhex(expected)[:-1], "chk-7/_metadata")
     with pytest.raises(CorruptStateError, match="chk-7/_metadata") as caught:
         getattr(reader, verb)()
     assert caught.value.kind == "truncated"
 
 
-def test_a_name_that_no_terminal_could_show_is_refused() -> None:
+def test_a_name_with_half_a_surrogate_pair_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"test at offset 0: half a surrogate pair") as caught:
         Reader(bytes.fromhex("0003eda0bd"), "test").utf()
     assert caught.value.kind == "half-surrogate"
 
 
 @pytest.mark.parametrize("size", [-1, 4])
-def test_take_beyond_the_end_or_backwards_moves_nothing(size: int) -> None:
+def test_taking_beyond_the_end_or_backwards_does_not_move_the_reader(size: int) -> None:
     reader = Reader(b"abc", "test")
     with pytest.raises(CorruptStateError):
         reader.take(size)
@@ -54,7 +54,7 @@ def test_take_beyond_the_end_or_backwards_moves_nothing(size: int) -> None:
     ("raw", "size", "good"),
     [("0000000161", 1, True), ("0000000261", 1, False), ("ffffffff", 1, False), ("000000016161", 3, False)],
 )
-def test_count_is_checked_against_the_bytes_left(raw: str, size: int, good: bool) -> None:
+def test_a_count_is_compared_with_the_remaining_bytes(raw: str, size: int, good: bool) -> None:
     reader = Reader(bytes.fromhex(raw), "test")
     if good:
         assert reader.count(size) == 1
@@ -64,7 +64,7 @@ def test_count_is_checked_against_the_bytes_left(raw: str, size: int, good: bool
     assert caught.value.kind == "bad-count"
 
 
-def test_bad_modified_utf8_is_corrupt() -> None:
+def test_invalid_modified_utf8_is_refused() -> None:
     with pytest.raises(CorruptStateError) as caught:
         Reader(b"\x00\x01\xff", "test").utf()
     assert caught.value.kind == "bad-utf"
@@ -79,7 +79,7 @@ def test_numbers_out_of_range_are_refused(verb: str, value: int) -> None:
     assert caught.value.kind == "out-of-range"
 
 
-def test_utf_holds_at_most_65535_bytes() -> None:
+def test_a_text_has_at_most_65535_bytes() -> None:
     writer = Writer()
     writer.utf("x" * 65535)
     assert writer.offset == 65537
@@ -87,7 +87,7 @@ def test_utf_holds_at_most_65535_bytes() -> None:
         writer.utf("x" * 65534 + "é")
 
 
-def test_crc32c_check_value_and_continuation() -> None:
+def test_crc32c_has_the_standard_check_value_and_can_be_continued() -> None:
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(memoryview(b"456789"), crc32c(b"123")) == 0xE3069283
     assert crc32c(memoryview(b"0123456789")[1:]) == crc32c(memoryview(b"987654321")[::-1]) == 0xE3069283
