@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from statelib.errors import InvalidRequestError
 from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.decimal_sums import add_decimals, sum_decimals
 from statelib.functions.grouping import (
     Grouping,
     Rows,
@@ -22,6 +23,8 @@ from statelib.functions.grouping import (
     valid_rows,
 )
 from statelib.functions.picks import Pick, better, clean
+from statelib.model.sql import MAX_DIGITS
+from statelib.model.types import decimal_digits
 
 LONG_LIMIT = 2.0**63
 
@@ -57,12 +60,15 @@ class Count:
 
 @dataclass(frozen=True)
 class Sum:
-    """``sum``, as a long or a double. Raise InvalidRequestError (``sum-overflow``) if a long overflows."""
+    """``sum``, as a long, a double or a decimal. Raise InvalidRequestError (``sum-overflow``) if a long has not enough
+    bits, or a decimal not enough digits."""
 
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
+        if pa.types.is_decimal(values.type):
+            return _decimal_sums(values, codes, grouping.size, self.spec)
         if pa.types.is_floating(values.type):
             return reduce_groups(values.cast(pa.float64()), codes, grouping.size, "sum")
         _check_long_sums(values, codes, grouping.size, self.spec)
@@ -93,14 +99,17 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Average:
-    """``avg``: the sum as a double and the number of the values."""
+    """``avg``: the sum as a double, or of decimals as a decimal, and the number of the values."""
 
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
         counts = np.bincount(codes, minlength=grouping.size).astype(np.int64)
-        sums = reduce_groups(values.cast(pa.float64()), codes, grouping.size, "sum")
+        if pa.types.is_decimal(values.type):
+            sums = _decimal_sums(values, codes, grouping.size, self.spec)
+        else:
+            sums = reduce_groups(values.cast(pa.float64()), codes, grouping.size, "sum")
         return _sum_and_count(sums, pa.array(counts), pa.array(counts == 0))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
@@ -250,8 +259,10 @@ def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
     """Return the sums, row by row. Null counts as zero, but the sum of two nulls is null.
 
     Raise InvalidRequestError (``sum-overflow``)."""
-    zero = pa.scalar(0, before.type)
     try:
+        if pa.types.is_decimal(before.type):
+            return add_decimals(before, more)
+        zero = pa.scalar(0, before.type)
         total = pc.add_checked(before.fill_null(zero), more.fill_null(zero))
     except pa.ArrowInvalid as error:
         raise _overflow(spec) from error
@@ -269,7 +280,23 @@ def _check_long_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSp
         raise _overflow(spec)
 
 
+def _decimal_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSpec) -> pa.Array:
+    """Return the sum of decimals per group. Raise InvalidRequestError (``sum-overflow``)."""
+    try:
+        return sum_decimals(values, codes, size)
+    except pa.ArrowInvalid as error:
+        raise _overflow(spec) from error
+
+
 def _overflow(spec: AggregateSpec) -> InvalidRequestError:
+    digits = decimal_digits(spec.of[1]) if spec.of else None
+    if digits:
+        return InvalidRequestError(
+            f"sum of {spec.column}: expected at most {MAX_DIGITS} digits, {digits[1]} of them after the point, found "
+            "more",
+            kind="sum-overflow",
+            hint="declare the column with a smaller scale, or as double",
+        )
     return InvalidRequestError(
         f"sum of {spec.column if spec.of else 'events'}: expected within a long (64 bits), found more",
         kind="sum-overflow",

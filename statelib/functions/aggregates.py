@@ -10,10 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from statelib.model.types import DOUBLE, LONG, SCALARS, ArrayOf, Field, ListOf, Row, Scalar, StateType
+from statelib.model.types import (
+    DOUBLE,
+    LONG,
+    SCALARS,
+    ArrayOf,
+    Field,
+    ListOf,
+    Row,
+    Scalar,
+    StateType,
+    decimal_digits,
+    widest_decimal,
+)
 
-NUMERIC = ("byte", "short", "int", "long", "float", "double")
-ORDERED = tuple(name for name in SCALARS if name != "void")
+DECIMAL = "decimal"
+"""The name of the decimal types of all precisions."""
+NUMERIC = ("byte", "short", "int", "long", "float", "double", DECIMAL)
+ORDERED = (*(name for name in SCALARS if name != "void"), DECIMAL)
 
 
 class Nulls(StrEnum):
@@ -86,7 +100,8 @@ def _type_of_column(spec: AggregateSpec) -> StateType:
 
 
 def _sum(spec: AggregateSpec) -> StateType:
-    return DOUBLE if str(spec.of_required[1]) in ("float", "double") else LONG
+    type_ = spec.of_required[1]
+    return widest_decimal(type_) or (DOUBLE if str(type_) in ("float", "double") else LONG)
 
 
 def _pick(spec: AggregateSpec) -> StateType:
@@ -99,7 +114,10 @@ def _list_of_column(spec: AggregateSpec) -> StateType:
     return ListOf(spec.of_required[1])
 
 
-AVERAGE = Row((Field("sum", DOUBLE), Field("count", LONG)))
+def _average(spec: AggregateSpec) -> StateType:
+    return Row((Field("sum", widest_decimal(spec.of_required[1]) or DOUBLE), Field("count", LONG)))
+
+
 DEVIATIONS = Row((Field("mean", DOUBLE), Field("squares", DOUBLE), Field("count", LONG)))
 
 AGGREGATES: dict[str, Aggregate] = {
@@ -107,7 +125,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "sum": Aggregate(_sum, inputs=NUMERIC),
     "min": Aggregate(_type_of_column),
     "max": Aggregate(_type_of_column),
-    "avg": Aggregate(lambda _: AVERAGE, inputs=NUMERIC),
+    "avg": Aggregate(_average, inputs=NUMERIC),
     "first": Aggregate(_pick, takes_by=True),
     "last": Aggregate(_pick, takes_by=True),
     "collect": Aggregate(_list_of_column),
@@ -122,7 +140,7 @@ AGGREGATES: dict[str, Aggregate] = {
 The aggregates by name.
 
 - ``count``: the number of events, or of non-null values of a column (0 if all are null).
-- ``sum``: a long or a double. An overflow is an error.
+- ``sum``: a long or a double; for decimals a decimal of 38 digits and the same scale. An overflow is an error.
 - ``min``, ``max``: the least and the greatest value.
 - ``avg``: the sum and the count are stored.
 - ``first``, ``last``: the value of the first or last event in the order of the ``by`` columns. Events with equal ``by``
@@ -140,4 +158,5 @@ The aggregates by name.
 def accepts(agg: str, type_: StateType) -> bool:
     """Return whether the aggregate accepts a column of this type."""
     inputs = AGGREGATES[agg].inputs
-    return not inputs or (isinstance(type_, Scalar) and type_.name in inputs)
+    name = DECIMAL if decimal_digits(type_) else type_.name if isinstance(type_, Scalar) else ""
+    return not inputs or name in inputs

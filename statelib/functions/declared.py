@@ -1,5 +1,7 @@
 """Functions of states declared with aggregates. They merge the partial accumulators of a batch into the stored ones."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,7 +106,10 @@ class AggregateFunction:
         order = quick_order(state_keys)
         if order is not None:  # the state is stored in about this order, so it is read in one pass
             grouping, state_keys = grouping.ordered(order), state_keys.take(order)
-        partials = [accumulator_of(spec).partial(*counted(spec, events, grouping)) for _, spec in self.fields]
+        partials = []
+        for name, spec in self.fields:
+            with self._named(name):
+                partials.append(accumulator_of(spec).partial(*counted(spec, events, grouping)))
         if self._is_single:
             with_value = valid_rows(partials)
             partials, state_keys = [partials[0].take(pa.array(with_value))], state_keys.take(with_value)
@@ -117,12 +122,21 @@ class AggregateFunction:
         before = backend.read(self.state, keys)
         type_ = value_arrow_type(descriptor)
         stored = [before.values] if self._is_single else before.values.flatten()
-        merged = [
-            accumulator_of(spec).merge(old, partial.cast(old.type)).cast(old.type)
-            for (_, spec), old, partial in zip(self.fields, stored, partials, strict=True)
-        ]
+        merged = []
+        for (name, spec), old, partial in zip(self.fields, stored, partials, strict=True):
+            with self._named(name):
+                merged.append(accumulator_of(spec).merge(old, partial.cast(old.type)).cast(old.type))
         values = merged[0] if self._is_single else pa.StructArray.from_arrays(merged, fields=list(type_))
         backend.write(before, self.state, values)
+
+    @contextmanager
+    def _named(self, field: str | None) -> Iterator[None]:
+        """Name the state and the field in errors of accumulators."""
+        try:
+            yield
+        except InvalidRequestError as error:
+            where = f"state {self.state}" if field is None else f"state {self.state}, field {field}"
+            raise InvalidRequestError(f"{where}: {error.message}", kind=error.kind, hint=error.hint) from error
 
     @property
     def columns(self) -> set[str]:

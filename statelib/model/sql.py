@@ -19,7 +19,9 @@ ROWS = ("ROW", "STRUCTURED_TYPE")
 """Roots with named fields, whose values are binary rows."""
 
 
-_MAX_DIGITS, _MAX_FRACTION = 38, 9
+MAX_DIGITS = 38
+"""The most digits of a decimal number."""
+_MAX_FRACTION = 9
 _TIMED = ("TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE")
 
 
@@ -27,9 +29,9 @@ def parameters_problem(root: str, parameters: tuple[int, ...]) -> tuple[str, str
     """Return (expected, found) as texts if Flink does not allow the parameters for this type root; None if it does."""
     actual = ", ".join(map(str, parameters)) or "nothing"
     if root == "DECIMAL" and not (
-        len(parameters) == 2 and 1 <= parameters[0] <= _MAX_DIGITS and 0 <= parameters[1] <= parameters[0]
+        len(parameters) == 2 and 1 <= parameters[0] <= MAX_DIGITS and 0 <= parameters[1] <= parameters[0]
     ):
-        return f"DECIMAL of 1 to {_MAX_DIGITS} digits", actual
+        return f"DECIMAL of 1 to {MAX_DIGITS} digits", actual
     if root in _TIMED and not (len(parameters) == 1 and 0 <= parameters[0] <= _MAX_FRACTION):
         return f"a timestamp of 0 to {_MAX_FRACTION} digits of a second", actual
     return None

@@ -7,7 +7,7 @@ The manifest of a checkpoint, the catalog and ``inspect`` show the text form, fo
 
 from dataclasses import dataclass, field, replace
 
-from statelib.model.sql import LogicalType
+from statelib.model.sql import MAX_DIGITS, LogicalType
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,18 @@ TIME_WINDOW, GLOBAL_WINDOW = Scalar("timewindow"), Scalar("globalwindow")
 WINDOWS: dict[str, Scalar] = {type_.name: type_ for type_ in (TIME_WINDOW, GLOBAL_WINDOW)}
 """Flink's window types, used as namespaces of keyed state: ``timewindow`` is [start, end) in milliseconds,
 ``globalwindow`` is the single window without bounds."""
+
+
+@dataclass(frozen=True)
+class Decimal:
+    """An exact decimal number of at most ``precision`` digits, ``scale`` of them after the point. In Flink each value
+    is a BigDecimal of this scale. :class:`Sql` has the other form of such numbers, the DECIMAL of Flink SQL."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision}, {self.scale})"
 
 
 @dataclass(frozen=True)
@@ -254,9 +266,28 @@ class Sql:
 
 
 StateType = (
-    Scalar | ArrayOf | ListOf | MapOf | Tuple | Row | Ttl | Sql
+    Scalar | Decimal | ArrayOf | ListOf | MapOf | Tuple | Row | Ttl | Sql
     | ObjectArray | SetOf | Enumeration | Either | Nullable | Option | Pojo | Opaque | OneOf | Like
 )  # fmt: skip
+
+
+def decimal_digits(kind: StateType) -> tuple[int, int] | None:
+    """Return the precision and the scale of a decimal type, in either of its forms; None for all other types."""
+    match kind:
+        case Decimal(precision, scale):
+            return precision, scale
+        case Sql(LogicalType(root="DECIMAL", parameters=(precision, scale))):
+            return precision, scale
+    return None
+
+
+def widest_decimal(kind: StateType) -> StateType | None:
+    """Return the decimal type with the same scale and form and the most digits; None if the type is no decimal."""
+    digits = decimal_digits(kind)
+    if digits is None:
+        return None
+    sql = LogicalType("DECIMAL", parameters=(MAX_DIGITS, digits[1]))
+    return Sql(sql) if isinstance(kind, Sql) else Decimal(MAX_DIGITS, digits[1])
 
 
 def parts_of(kind: StateType) -> tuple[StateType, ...]:

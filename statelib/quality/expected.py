@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,22 @@ def _to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def _series(column: pa.ChunkedArray) -> "pd.Series[Any]":
-    """Return a column. Integers with nulls become doubles, or Python's integers if a double cannot hold them all."""
+    """Return a column. Integers with nulls become doubles, or Python's integers if a double cannot hold them all.
+    Decimals become doubles, because the numbers of the pipeline file are doubles; those of too many digits do not."""
+    if pa.types.is_decimal(column.type):
+        return _decimal_series(column)
     if column.null_count and pa.types.is_integer(column.type):
         least, most = pc.min_max(column).as_py().values()
         if max(abs(least or 0), abs(most or 0)) >= EXACT_DOUBLES:
             return pd.Series(column.to_pylist(), dtype=object)
     return column.to_pandas()
+
+
+def _decimal_series(column: pa.ChunkedArray) -> "pd.Series[Any]":
+    least, most = pc.min_max(column).as_py().values()
+    if max(abs(least or Decimal(0)), abs(most or Decimal(0))).scaleb(column.type.scale) < EXACT_DOUBLES:
+        return column.cast(pa.float64()).to_pandas()
+    return pd.Series(column.to_pylist(), dtype=object)
 
 
 def _check(expectation: UserExpectation, sample: StateSample, *, exists: bool) -> Check:

@@ -10,7 +10,7 @@ from statelib.formats.operator_state import OperatorStream
 from statelib.formats.source_position import SOURCE_POSITION
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor
-from statelib.restore.schemas.matching import changed, without_field_names
+from statelib.restore.schemas.matching import as_stored, changed
 from statelib.storage.ports.views import StateReader
 
 
@@ -118,7 +118,5 @@ def restore_operator(
 
 def _stored_form(descriptor: OperatorStateDescriptor) -> OperatorStateDescriptor:
     """Return the descriptor without the names of Row fields, because streams do not store them."""
-    key_type = None if descriptor.key_type is None else without_field_names(descriptor.key_type)
-    return OperatorStateDescriptor(
-        descriptor.name, descriptor.mode, without_field_names(descriptor.value_type), key_type
-    )
+    key_type = None if descriptor.key_type is None else as_stored(descriptor.key_type)
+    return OperatorStateDescriptor(descriptor.name, descriptor.mode, as_stored(descriptor.value_type), key_type)

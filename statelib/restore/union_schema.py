@@ -22,7 +22,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.model.types import StateType
 from statelib.restore.changelog.change_log import log_bindings
 from statelib.restore.schemas.joined_states import join_states, join_types
-from statelib.restore.schemas.matching import describe, without_field_names
+from statelib.restore.schemas.matching import as_stored, describe
 from statelib.storage.ports.views import StateReader
 
 
@@ -92,11 +92,7 @@ def _logged_key_type(union: _Union, wanted: StateType | None) -> StateType:
 
     Raise InvalidRequestError (``other-key-type``), UnsupportedError (``unknown-key-type``)."""
     logged_type = union.key_type
-    if (
-        logged_type is not None
-        and wanted is not None
-        and without_field_names(logged_type) != without_field_names(wanted)
-    ):
+    if logged_type is not None and wanted is not None and as_stored(logged_type) != as_stored(wanted):
         raise InvalidRequestError(
             f"keys of type {wanted} were asked for, {union.what} has keys of type {logged_type}", kind="other-key-type"
         )

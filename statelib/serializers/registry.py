@@ -29,6 +29,7 @@ from statelib.serializers.java.tagged import TAGGED
 from statelib.serializers.scalars.big_numbers import BIG_NUMBERS
 from statelib.serializers.scalars.booleans import BOOLEANS
 from statelib.serializers.scalars.byte_arrays import BYTE_ARRAYS
+from statelib.serializers.scalars.decimals import DECIMALS
 from statelib.serializers.scalars.numbers import NUMBERS
 from statelib.serializers.scalars.strings import STRINGS
 from statelib.serializers.scalars.void import VOIDS
@@ -51,6 +52,7 @@ TYPES: tuple[TypeSupport[Any], ...] = (
     INSTANTS,
     VOIDS,
     *BIG_NUMBERS,
+    DECIMALS,
     *JAVA_DATES,
     *WINDOWS,
     ARRAYS,

@@ -6,13 +6,14 @@ and the text is the one aspect of a type that does not lie in the file of the ty
 
 import re
 
-from statelib.model.sql import LogicalType
+from statelib.model.sql import LogicalType, parameters_problem
 from statelib.model.types import (
     JAVA_SCALARS,
     SCALARS,
     STRING_VALUE,
     WINDOWS,
     ArrayOf,
+    Decimal,
     Either,
     Enumeration,
     Like,
@@ -37,6 +38,7 @@ from statelib.serializers.sql.text import parse_fields, parse_logical
 
 _PADDING = re.compile(r"[0-9]{1,6}")
 _TAG = re.compile(r"[0-9]{1,2}")
+_DIGITS = re.compile(r"\(\s*([0-9]{1,4})\s*(?:,\s*([0-9]{1,4})\s*)?\)\s*")
 
 
 def parse_type(text: str) -> StateType:
@@ -49,6 +51,18 @@ def parse_type(text: str) -> StateType:
     if parser.at != len(text):
         raise parser.error("the end")
     return parsed
+
+
+def _decimal(parser: TypeParser) -> Decimal:
+    """Parse ``(precision, scale)`` or ``(precision)``, whose scale is 0."""
+    match = _DIGITS.match(parser.text, parser.at)
+    if match is None:
+        raise parser.error("a precision and a scale, as in decimal(18, 2)")
+    precision, scale = int(match[1]), int(match[2] or 0)
+    if parameters_problem("DECIMAL", (precision, scale)):
+        raise parser.error("a precision of 1 to 38 digits and a scale of at most as many")
+    parser.at = match.end()
+    return Decimal(precision, scale)
 
 
 def _array(parser: TypeParser) -> ArrayOf:
@@ -148,6 +162,7 @@ WORDS: dict[str, Scalar | ParseType] = {
     **JAVA_SCALARS,
     **WINDOWS,
     STRING_VALUE.name: STRING_VALUE,
+    "decimal": _decimal,
     "array": _array,
     "list": lambda parser: ListOf(*parser.parts("list", 1)),
     "set": lambda parser: SetOf(*parser.parts("set", 1)),

@@ -1,8 +1,24 @@
 """Hypothesis strategies of state types, and of the plain values of a type (see ``reference.codecs``)."""
 
+import decimal
+
 from hypothesis import strategies as st
 
-from statelib.model.types import BYTES, SCALARS, VOID, ArrayOf, Field, ListOf, MapOf, Row, Scalar, StateType, Ttl, Tuple
+from statelib.model.types import (
+    BYTES,
+    SCALARS,
+    VOID,
+    ArrayOf,
+    Decimal,
+    Field,
+    ListOf,
+    MapOf,
+    Row,
+    Scalar,
+    StateType,
+    Ttl,
+    Tuple,
+)
 from statelib.serializers.containers.arrays import ARRAY_ELEMENTS
 from statelib.testing.reference.codecs import Plain
 
@@ -41,10 +57,21 @@ _VALUES: dict[str, st.SearchStrategy[Plain]] = {
 def state_types(*, keyable: bool = False) -> st.SearchStrategy[StateType]:
     """Return a strategy of state types. If ``keyable``, only types that Flink accepts for keys are drawn."""
     scalars = [t for t in SCALARS.values() if not (keyable and t in _UNKEYABLE)]
-    leaves: st.SearchStrategy[StateType] = st.sampled_from(scalars)
+    leaves: st.SearchStrategy[StateType] = st.one_of(st.sampled_from(scalars), _decimal_types())
     if not keyable:
         leaves = st.one_of(leaves, st.sampled_from([ArrayOf(e) for e in ARRAY_ELEMENTS]))
     return st.recursive(leaves, _composites if keyable else _composites_and_ttl, max_leaves=5)
+
+
+def _decimal_types() -> st.SearchStrategy[StateType]:
+    return st.integers(1, 38).flatmap(lambda digits: st.builds(Decimal, st.just(digits), st.integers(0, digits)))
+
+
+def _decimals(type_: Decimal) -> st.SearchStrategy[Plain]:
+    most = 10**type_.precision - 1
+    unscaled = st.one_of(st.integers(-most, most), st.sampled_from([0, 1, -1]), st.just(min(10, most)))
+    exact = decimal.Context(prec=type_.precision)
+    return unscaled.map(lambda number: decimal.Decimal(number).scaleb(-type_.scale, exact))
 
 
 def _composites_and_ttl(parts: st.SearchStrategy[StateType]) -> st.SearchStrategy[StateType]:
@@ -59,7 +86,7 @@ def _composites(parts: st.SearchStrategy[StateType]) -> st.SearchStrategy[StateT
     return st.one_of(rows, tuples, st.builds(ListOf, parts), st.builds(MapOf, keys, parts))
 
 
-def plain_values(type_: StateType) -> st.SearchStrategy[Plain]:
+def plain_values(type_: StateType) -> st.SearchStrategy[Plain]:  # noqa: PLR0911 - one case per type
     """Return a strategy of the values of a type. Fields of rows and values of maps may be None. NaN is never drawn,
     because it equals no value."""
     match type_:
@@ -73,6 +100,8 @@ def plain_values(type_: StateType) -> st.SearchStrategy[Plain]:
             return st.lists(plain_values(element), max_size=4)
         case MapOf(key, value):
             return st.lists(st.tuples(plain_values(key), _nullable(value)), max_size=3)
+        case Decimal():
+            return _decimals(type_)
         case _:
             assert isinstance(type_, Scalar), f"no strategy for {type_}"
             return _VALUES[type_.name]

@@ -29,6 +29,9 @@ ROWS = 60
 TEXTS = [["", "tea", "café", "日本", "😀"][n % 5] + str(n) for n in range(ROWS)]
 LONGS = [(-1) ** n * n * 10**15 for n in range(ROWS)]
 FIELDS = [{"id": n, "name": None if n % 7 == 0 else TEXTS[n]} for n in range(ROWS)]
+DECIMALS = [Decimal(n * (-1) ** n * 10 ** (n % 9)).scaleb(-2) for n in range(ROWS)]
+"""Among them 0.00, 0.01 and 0.10, which Flink writes as a length alone."""
+DIGITS = [Decimal((-1) ** n * (n * 7) ** 13).scaleb(-2) for n in range(ROWS)]
 KEYS = {
     "string": TEXTS,
     "long": LONGS,
@@ -36,6 +39,7 @@ KEYS = {
     "date": [date.fromordinal(700_000 + 31 * n) for n in range(ROWS)],
     "instant": [10**18 + n for n in range(ROWS)],
     "bigdecimal": [f"{n}.{n % 10}0" for n in range(ROWS)],
+    "decimal(12, 2)": DECIMALS,
     "tuple<string, long>": [{"f0": t, "f1": n} for t, n in zip(TEXTS, LONGS, strict=True)],
     "row<id: int, name: string>": FIELDS,
     "rowdata<id: INT, name: VARCHAR(40)>": FIELDS,
@@ -48,6 +52,12 @@ VALUES = {
     "time": [n * 10**9 + 1 for n in range(ROWS)],
     "bigdecimal": [f"-{n}.{n % 10}0" for n in range(ROWS)],
     "bigint": [str(n**20) for n in range(ROWS)],
+    "decimal(38, 2)": DIGITS,
+    "sql<DECIMAL(18, 2)>": DECIMALS,
+    "row<small: sql<DECIMAL(12, 2)>, large: sql<DECIMAL(38, 2)>, java: decimal(38, 2)>": [
+        {"small": None if n == 3 else DECIMALS[n], "large": DIGITS[n], "java": DIGITS[n]} for n in range(ROWS)
+    ],
+    "list<decimal(38, 2)>": [DIGITS[: n % 4] for n in range(ROWS)],
     "bytes": [bytes([n]) * n for n in range(ROWS)],
     "array<long>": [LONGS[:n] for n in range(ROWS)],
     "list<string>": [TEXTS[:n] for n in range(ROWS)],

@@ -25,7 +25,7 @@ from statelib.model.types import (
     Tuple,
 )
 from statelib.restore.schemas.compatibility import Compatibility, compare_states
-from statelib.restore.schemas.matching import without_field_names
+from statelib.restore.schemas.matching import as_stored
 from statelib.restore.schemas.migration import migration
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
@@ -73,7 +73,7 @@ def changes(draw: st.DrawFn) -> tuple[StateDescriptor, StateDescriptor, list[int
 
 def _may_go(type_: StateType) -> bool:
     """Return whether a field of this type may be dropped beside the added one, without being taken for a rename."""
-    return type_ != VOID and without_field_names(type_) != without_field_names(ADDED)
+    return type_ != VOID and as_stored(type_) != as_stored(ADDED)
 
 
 @settings(deadline=None)

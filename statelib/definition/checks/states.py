@@ -10,7 +10,7 @@ from statelib.definition.parts.types import KEY_TYPES, Columns, is_key_type, typ
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.errors import StatelibError
 from statelib.functions.aggregates import AGGREGATES, ColumnRule, Nulls, accepts
-from statelib.model.types import BOOLEAN, VOID, Scalar
+from statelib.model.types import BOOLEAN, VOID, Scalar, decimal_digits
 
 AGGREGATES_OF_KIND = {
     "reducing": ("count", "sum", "min", "max", "bool_and", "bool_or"),
@@ -196,4 +196,4 @@ def key_type_text(name: str, columns: Columns) -> str:
 
 def _is_ordered(columns: Columns, name: str) -> bool:
     type_ = columns[name]
-    return type_ is None or (isinstance(type_, Scalar) and type_ != VOID)
+    return type_ is None or bool(decimal_digits(type_)) or (isinstance(type_, Scalar) and type_ != VOID)

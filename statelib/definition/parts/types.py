@@ -10,6 +10,7 @@ from statelib.model.types import (
     VOID,
     WINDOWS,
     ArrayOf,
+    Decimal,
     Like,
     ListOf,
     MapOf,
@@ -23,14 +24,17 @@ from statelib.model.types import (
     StateType,
     Ttl,
     Tuple,
+    decimal_digits,
     parts_of,
 )
 from statelib.serializers.type_text import parse_type
 
-KEY_TYPES = tuple(name for name in SCALARS if name not in ("void", "bytes"))
+DECIMAL = "decimal(precision, scale)"
+"""The form of a decimal type in a pipeline file."""
+KEY_TYPES = (*(name for name in SCALARS if name not in ("void", "bytes")), DECIMAL)
 """The types of a key column. ``bytes`` is not one: it is a Java array, whose hash is its identity, so that Flink
 refuses it as a key."""
-COLUMN_TYPES = tuple(name for name in SCALARS if name not in ("void", "time"))
+COLUMN_TYPES = (*(name for name in SCALARS if name not in ("void", "time")), DECIMAL)
 """The types of a source's column with one value."""
 
 ARRAY_ELEMENTS = ("boolean", "char", "short", "int", "long", "float", "double", "string")
@@ -55,7 +59,7 @@ def columns_of(declared: Mapping[str, str]) -> dict[str, StateType | None]:
 
 def is_key_type(type_: StateType | None) -> bool:
     """Return whether a key may have the type. None counts as yes: another check reports it."""
-    return type_ is None or (isinstance(type_, Scalar) and type_.name in KEY_TYPES)
+    return type_ is None or isinstance(type_, Decimal) or (isinstance(type_, Scalar) and type_.name in KEY_TYPES)
 
 
 def column_type_problem(type_: StateType) -> str:
@@ -66,6 +70,8 @@ def column_type_problem(type_: StateType) -> str:
             return next(filter(None, map(column_type_problem, parts_of(type_))), "")
         case Scalar(name) if name in COLUMN_TYPES:
             return ""
+    if decimal_digits(type_):
+        return ""
     return f"a column is one of {', '.join(COLUMN_TYPES)}, or a list, map or row of them"
 
 
@@ -75,6 +81,8 @@ def undeclarable(kind: StateType) -> str:
 
 
 def _form_problem(kind: StateType) -> str:
+    if decimal_digits(kind):
+        return ""
     if isinstance(kind, Opaque | Like | OneOf | Option | Sql) or kind == STRING_VALUE:
         return f"type {kind} exists only in Flink's snapshots: it can be read there, but not be written from values"
     if kind == VOID:

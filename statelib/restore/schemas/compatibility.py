@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from statelib.model.state import FieldMeaning, StateDescriptor, StateKind
-from statelib.model.types import ArrayOf, Field, ListOf, MapOf, Row, Scalar, StateType, Tuple
-from statelib.restore.schemas.matching import describe, without_field_names
+from statelib.model.types import BIGDECIMAL, VOID, ArrayOf, Decimal, Field, ListOf, MapOf, Row, Scalar, StateType, Tuple
+from statelib.restore.schemas.matching import as_stored, describe, keeps_bytes
 
 WIDER = {
     "byte": ("short", "int", "long"),
@@ -47,15 +47,19 @@ class Difference:
 
 def compare_states(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Difference, ...]:
     """Return all differences between a stored state and the wanted one, except a difference of their names."""
-    if _fixed_parts(stored) != _fixed_parts(wanted):
+    if not _has_same_keys(stored, wanted):
         return (Difference(Compatibility.INCOMPATIBLE, f"expected {describe(wanted)}, found {describe(stored)}"),)
     return (*_types(stored.value_type, wanted.value_type, "the value", evolving(wanted)), *_meanings(stored, wanted))
 
 
-def _fixed_parts(descriptor: StateDescriptor) -> tuple[object, ...]:
-    """Return the parts of a state that can never be migrated: its kind and all types that are part of a key."""
-    keys = (descriptor.user_key_type, descriptor.namespace_type)
-    return (descriptor.kind, *(t if t is None else without_field_names(t) for t in keys))
+def _has_same_keys(stored: StateDescriptor, wanted: StateDescriptor) -> bool:
+    """Return whether the parts of a state that can never be migrated are unchanged: its kind and all types that are
+    part of a key."""
+    pairs = (
+        (stored.user_key_type or VOID, wanted.user_key_type or VOID),
+        (stored.namespace_type, wanted.namespace_type),
+    )
+    return stored.kind == wanted.kind and all(keeps_bytes(old, new) for old, new in pairs)
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,11 @@ def _types(stored: StateType, wanted: StateType, where: str, rule: Evolving) -> 
     if stored == wanted:
         return
     match stored, wanted:
-        case Scalar(), Scalar() if wanted.name in WIDER.get(stored.name, ()):
-            yield Difference(Compatibility.AFTER_MIGRATION, f"{where}: {stored} widened to {wanted}")
+        case Scalar() | Decimal(), Scalar() | Decimal() if effect := _widening(stored, wanted):
+            yield Difference(effect, f"{where}: {stored} widened to {wanted}")
         case (ArrayOf(old), ArrayOf(new)) | (ListOf(old), ListOf(new)):
             yield from _types(old, new, f"{where}, elements", rule.within(""))
-        case MapOf(), MapOf() if without_field_names(stored.key) == without_field_names(wanted.key):
+        case MapOf(), MapOf() if keeps_bytes(stored.key, wanted.key):
             yield from _types(stored.value, wanted.value, f"{where}, values", rule.within(""))
         case Tuple(), Tuple() if len(stored.fields) == len(wanted.fields):
             for i, (old, new) in enumerate(zip(stored.fields, wanted.fields, strict=True)):
@@ -105,6 +109,21 @@ def _types(stored: StateType, wanted: StateType, where: str, rule: Evolving) -> 
             yield from _rows(stored, wanted, where, rule)
         case _:
             yield Difference(Compatibility.INCOMPATIBLE, f"{where}: expected {wanted}, found {stored}")
+
+
+def _widening(stored: Scalar | Decimal, wanted: Scalar | Decimal) -> Compatibility | None:
+    """Return the effect of another type of numbers; None if it cannot hold every stored value. A decimal type can if it
+    has no fewer digits on either side of the point. Whether a BigDecimal of Flink fits is found out when it is read."""
+    if isinstance(wanted, Scalar):
+        wider = isinstance(stored, Scalar) and wanted.name in WIDER.get(stored.name, ())
+    elif isinstance(stored, Scalar):
+        wider = stored == BIGDECIMAL
+    elif keeps_bytes(stored, wanted):
+        return Compatibility.AS_IS
+    else:
+        more_digits = wanted.precision - stored.precision
+        wider = 0 <= wanted.scale - stored.scale <= more_digits
+    return Compatibility.AFTER_MIGRATION if wider else None
 
 
 def _rows(stored: Row, wanted: Row, where: str, rule: Evolving) -> Iterator[Difference]:
@@ -138,7 +157,7 @@ def _added(field: Field, gone: Sequence[Field]) -> Difference:
     """Return the difference of a new field. It is incompatible if a field of the same type was removed, because the new
     field is then probably that field with another name."""
     for other in gone:
-        if without_field_names(other.type) == without_field_names(field.type):
+        if as_stored(other.type) == as_stored(field.type):
             return Difference(
                 Compatibility.INCOMPATIBLE,
                 f"field {field.name!r}: expected {field.type}, found no such field but {other.name!r} of the same type:"

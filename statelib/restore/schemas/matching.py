@@ -3,14 +3,14 @@
 
 from statelib.errors import InvalidRequestError
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.model.types import Field, Row, StateType, parts_of, with_parts
+from statelib.model.types import BIGDECIMAL, Decimal, Field, Row, StateType, parts_of, with_parts
 from statelib.restore.schemas.joined_states import join_states, join_types
 
 
 def check_same_schema(wanted: KeyedStateSchema, stored: KeyedStateSchema, *, partial: bool = False) -> tuple[int, ...]:
     """Return the index in ``wanted`` per state of ``stored``.
 
-    The names of Row fields, which Flink does not store, and the order of the states are ignored. ``partial`` allows
+    What Flink does not store and the order of the states are ignored (:func:`as_stored`). ``partial`` allows
     that ``stored`` lacks states. Raise InvalidRequestError (``state-schema-changed`` with the state, the expected and
     the stored type, ``max-parallelism-changed``, because the key groups of all keys would change)."""
     check_same_keys(wanted, stored)
@@ -42,25 +42,47 @@ def check_same_keys(wanted: KeyedStateSchema, stored: KeyedStateSchema) -> None:
             kind="max-parallelism-changed",
             hint="max_parallelism is fixed for the life of a pipeline's state",
         )
-    same = without_field_names(wanted.key_type) == without_field_names(stored.key_type)
+    same = keeps_bytes(stored.key_type, wanted.key_type)
     if not same and join_types(wanted.key_type, stored.key_type) != wanted.key_type:
         raise changed("the key", str(wanted.key_type), str(stored.key_type))
 
 
 def describe(descriptor: StateDescriptor, *, names: bool = True) -> str:
-    """Return the kind and the types of a state as text. ``names=False`` omits the names of Row fields."""
+    """Return the kind and the types of a state as text, with ``names=False`` as Flink stores them."""
     parts = [descriptor.user_key_type, descriptor.value_type, descriptor.namespace_type]
-    types = [t if names else without_field_names(t) for t in parts if t is not None]
+    types = [t if names else as_stored(t) for t in parts if t is not None]
     return f"{descriptor.kind}<{', '.join(map(str, types))}>"
 
 
-def without_field_names(type: StateType) -> StateType:  # noqa: A002 - the noun of the model
-    """Return the type with the fields of every Row renamed to f0, f1, …, as Flink stores them. The fields of a user's
-    class keep their names."""
-    parts = tuple(map(without_field_names, parts_of(type)))
+def as_stored(type: StateType) -> StateType:  # noqa: A002 - the noun of the model
+    """Return the type as Flink's snapshots describe it: the fields of every Row are called f0, f1, …, and decimals are
+    BigDecimals of any scale. The fields of a user's class keep their names."""
+    if isinstance(type, Decimal):
+        return BIGDECIMAL
+    parts = tuple(map(as_stored, parts_of(type)))
     if isinstance(type, Row):
         return Row(tuple(Field(f"f{i}", part) for i, part in enumerate(parts)))
     return with_parts(type, parts)
+
+
+def keeps_bytes(stored: StateType, wanted: StateType) -> bool:
+    """Return whether stored values have the same bytes in the wanted type, whatever the names of Row fields are. A
+    decimal may have more digits than before, but must have the same scale. The scale of a BigDecimal that Flink wrote
+    is found out when it is read."""
+    if as_stored(stored) != as_stored(wanted):
+        return False
+    return all(
+        not isinstance(old, Decimal)
+        or not isinstance(new, Decimal)
+        or (old.scale == new.scale and old.precision <= new.precision)
+        for old, new in zip(_leaves(stored), _leaves(wanted), strict=True)
+    )
+
+
+def _leaves(type_: StateType) -> list[StateType]:
+    """Return the types without parts that a type is made of, in order."""
+    parts = parts_of(type_)
+    return [leaf for part in parts for leaf in _leaves(part)] if parts else [type_]
 
 
 _CHANGED_HINT = "restore with the definition that wrote the state, or start a new pipeline"

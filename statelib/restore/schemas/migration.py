@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from statelib.model.state import StateDescriptor, StateKind
-from statelib.model.types import ArrayOf, ListOf, MapOf, Row, Scalar, StateType, Tuple
+from statelib.model.types import ArrayOf, Decimal, ListOf, MapOf, Row, Scalar, StateType, Tuple
 from statelib.restore.schemas.compatibility import EarlierNames, evolving, field_origins
+from statelib.restore.schemas.matching import changed
 from statelib.serializers.columns.arrow import list_bounds, present, with_nulls
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import decode_values, encode_values
@@ -46,6 +47,8 @@ def _convert_present(values: pa.Array, stored: StateType, wanted: StateType, ear
     match stored, wanted:
         case Scalar(), Scalar():
             return values.cast(type_)
+        case Scalar() | Decimal(), Decimal():
+            return _decimals(values, stored, wanted)
         case (ArrayOf(old), ArrayOf(new)) | (ListOf(old), ListOf(new)):
             elements = _convert(values.values, old, new, {})
             return pa.ListArray.from_arrays(_bounds(values), elements, type=type_)
@@ -59,6 +62,16 @@ def _convert_present(values: pa.Array, stored: StateType, wanted: StateType, ear
             return pa.StructArray.from_arrays(_fields(values, stored, wanted, earlier), fields=list(type_))
         case _:
             raise AssertionError(f"{stored} does not become {wanted}: the comparison refuses it")
+
+
+def _decimals(values: pa.Array, stored: StateType, wanted: Decimal) -> pa.Array:
+    """Raise InvalidRequestError (``state-schema-changed``) if a BigDecimal of Flink does not fit the wanted type."""
+    try:
+        return values.cast(codec_of(wanted).arrow_type)
+    except pa.ArrowInvalid as error:
+        raise changed(
+            "a value", str(wanted), f"a {stored} that does not fit: {error}", "declare more digits or a larger scale"
+        ) from error
 
 
 def _fields(values: pa.StructArray, stored: Row, wanted: Row, earlier: EarlierNames) -> list[pa.Array]:

@@ -15,7 +15,7 @@ from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.restore.changes import WORDS, ChangeKind, Changes, compare_rows
-from statelib.restore.schemas.matching import describe, without_field_names
+from statelib.restore.schemas.matching import as_stored, describe
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.opened import Checkpoint
 from statelib.serializers.entries.keys import decode_keys
@@ -242,7 +242,7 @@ def _incomparable(before: KeyedStateSchema, after: KeyedStateSchema) -> str:
     """Return why no entry of one snapshot can be compared with an entry of the other; '' if entries can be compared."""
     if before.max_parallelism != after.max_parallelism:
         return f"max_parallelism: {before.max_parallelism} before, {after.max_parallelism} after"
-    if without_field_names(before.key_type) != without_field_names(after.key_type):
+    if as_stored(before.key_type) != as_stored(after.key_type):
         return f"key: {before.key_type} before, {after.key_type} after"
     return ""
 

@@ -19,6 +19,7 @@ MAX_COLUMN_BYTES = 2**31 - 1
 """The most bytes or elements that a string, binary, list or map column can hold: Arrow's offsets have 32 bits."""
 
 _FAMILIES = (
+    ("decimal", pat.is_decimal),
     ("number", lambda t: pat.is_integer(t) or pat.is_floating(t)),
     ("string", lambda t: pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t)),
     ("bytes", lambda t: pat.is_binary(t) or pat.is_large_binary(t) or pat.is_binary_view(t)),

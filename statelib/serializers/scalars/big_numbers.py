@@ -28,7 +28,7 @@ from statelib.wire.ragged import Bytes, Ragged, from_list, gather
 from statelib.wire.reader import Reader
 
 _STRING = pa.string()
-_CONSTANTS = {1: 0, 2: 1, 3: 10}
+CONSTANTS = {1: 0, 2: 1, 3: 10}
 """The numbers that are stored as a length alone, without digits."""
 _LENGTH_BYTES = 4
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -102,7 +102,7 @@ class BigNumberCodec:
         if length == 0:
             return None
         rest = raw[_LENGTH_BYTES:]
-        unscaled = _CONSTANTS.get(length, int.from_bytes(rest[: max(length - 4, 0)], "big", signed=True))
+        unscaled = CONSTANTS.get(length, int.from_bytes(rest[: max(length - 4, 0)], "big", signed=True))
         if not self.scaled:
             return integer_text(unscaled)
         scale = int.from_bytes(rest[-4:], "big", signed=True)
@@ -118,8 +118,8 @@ def _read_integer(reader: Reader) -> int | None:
     length = reader.i32()
     if length == 0:
         return None
-    if length in _CONSTANTS:
-        return _CONSTANTS[length]
+    if length in CONSTANTS:
+        return CONSTANTS[length]
     return int.from_bytes(reader.take(length - 4), "big", signed=True)
 
 
@@ -128,7 +128,8 @@ def _read_bigint(reader: Reader) -> Json:
     return NULL if value is None else {"type": "bigint", "v": integer_text(value)}
 
 
-def _read_bigdecimal(reader: Reader) -> Json:
+def read_bigdecimal(reader: Reader) -> Json:
+    """Read a BigDecimal as typed JSON."""
     value = _read_integer(reader)
     return NULL if value is None else decimal_json(value, reader.i32())
 
@@ -150,6 +151,9 @@ def _plain_decimal(value: Any) -> int:
     return 31 * _plain_integer(unscaled) - int(exponent) & MASK
 
 
+PLAIN_DECIMAL = plain_scalar(_plain_decimal)
+"""The plain hash of BigDecimals."""
+
 BIG_NUMBERS = (
     scalar_support(
         BigNumberCodec(BIGINT, scaled=False),
@@ -159,8 +163,8 @@ BIG_NUMBERS = (
     ),
     scalar_support(
         BigNumberCodec(BIGDECIMAL, scaled=True),
-        _read_bigdecimal,
+        read_bigdecimal,
         plain_snapshot(BIGDECIMAL, plain_class("BigDecSerializer")),
-        plain_scalar(_plain_decimal),
+        PLAIN_DECIMAL,
     ),
 )

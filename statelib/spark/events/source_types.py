@@ -1,6 +1,8 @@
 """The types of a source's columns: Spark's name of each declared type, and the types that can be read as another
 one."""
 
+import re
+
 from statelib.model.types import StateType
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.arrow_types import spark_type
@@ -12,6 +14,9 @@ _WIDENINGS = {
     "float": {"double"},
     "date": set(),
 }
+_WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""The number of digits that the values of Spark's integer types may have."""
+_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 
 
 def spark_name(type_: StateType) -> str:
@@ -21,4 +26,17 @@ def spark_name(type_: StateType) -> str:
 
 def is_read_as(actual: str, wanted: str) -> bool:
     """Return whether every value of Spark's type ``actual`` is also a value of the type ``wanted``."""
-    return actual == wanted or wanted in _WIDENINGS.get(actual, set())
+    return actual == wanted or wanted in _WIDENINGS.get(actual, set()) or _fits_decimal(actual, wanted)
+
+
+def _fits_decimal(actual: str, wanted: str) -> bool:
+    """Return whether the wanted type is a decimal with enough digits on both sides of the point."""
+    digits = _DECIMAL.fullmatch(wanted)
+    if digits is None:
+        return False
+    precision, scale = map(int, digits.groups())
+    actual_digits = _DECIMAL.fullmatch(actual)
+    if actual_digits is None:
+        return _WHOLE_DIGITS.get(actual, precision + 1) <= precision - scale
+    actual_precision, actual_scale = map(int, actual_digits.groups())
+    return 0 <= scale - actual_scale <= precision - actual_precision

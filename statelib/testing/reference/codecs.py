@@ -10,6 +10,7 @@ Source: docs/spec/formats.md#key-groups, #composite-keys, #serializer-snapshots.
 """
 
 import datetime
+import decimal
 import math
 import struct
 from collections.abc import Callable
@@ -18,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import LONG, ArrayOf, ListOf, MapOf, Row, Scalar, StateType, Ttl, Tuple
+from statelib.model.types import LONG, ArrayOf, Decimal, ListOf, MapOf, Row, Scalar, StateType, Ttl, Tuple
 from statelib.serializers.registry import codec_of
 
-Plain = int | float | str | bytes | list["Plain"] | tuple["Plain", "Plain"] | None
+Plain = int | float | str | bytes | decimal.Decimal | list["Plain"] | tuple["Plain", "Plain"] | None
 
 _SECOND, _DAY = 10**9, 86_400 * 10**9
 _LAYOUTS = {"boolean": ">?", "byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
@@ -41,6 +42,8 @@ def encode(type_: StateType, value: Plain) -> bytes:  # noqa: PLR0911 - one case
     if isinstance(type_, MapOf):
         entries = [encode(type_.key, k) + flagged(type_.value, v) for k, v in _pairs(value)]
         return struct.pack(">i", len(entries)) + b"".join(entries)
+    if isinstance(type_, Decimal):
+        return _big_number(_unscaled(value)) + struct.pack(">i", type_.scale)
     name = _scalar(type_)
     if name in _LAYOUTS:
         return struct.pack(_LAYOUTS[name], value)
@@ -109,6 +112,8 @@ def arrow(type_: StateType, values: list[Plain]) -> pa.Array:
         keys = arrow(type_.key, [k for v in values for k, _ in _pairs(v)])
         items = arrow(type_.value, [i for v in values for _, i in _pairs(v)])
         return pa.MapArray.from_arrays(_offsets(values), keys, items, type=target, mask=_nulls(values))
+    if isinstance(type_, Decimal):
+        return pa.array(values, target)
     if _scalar(type_) in ("date", "time", "datetime", "instant"):
         return pa.array(values, pa.int32() if _scalar(type_) == "date" else pa.int64()).view(target)
     return pa.array(values, target)
@@ -197,6 +202,27 @@ def _instant(value: Plain) -> bytes:
     return struct.pack(">qi", *divmod(_number(value), _SECOND))
 
 
+def _unscaled(value: Plain) -> int:
+    """Return a decimal without its point."""
+    assert isinstance(value, decimal.Decimal)
+    sign, digits, _ = value.as_tuple()
+    return int("".join(map(str, digits))) * (-1 if sign else 1)
+
+
+def _big_number(number: int) -> bytes:
+    """Return a ``BigInteger``. The numbers 0, 1 and 10 are a length alone."""
+    if number in (0, 1, 10):
+        return struct.pack(">i", (0, 1, 10).index(number) + 1)
+    size = next(n for n in range(1, 17) if -(2 ** (8 * n - 1)) <= number < 2 ** (8 * n - 1))
+    return struct.pack(">i", size + 4) + number.to_bytes(size, "big", signed=True)
+
+
+def _big_hash(number: int) -> int:
+    """Return ``BigInteger.hashCode``: the polynomial of the 32-bit words of the magnitude, times the sign."""
+    words = [abs(number) >> shift & 0xFFFFFFFF for shift in (96, 64, 32, 0)]
+    return _polynomial(words, 0) * (1 if number >= 0 else -1)
+
+
 def _number(value: Plain) -> int:
     assert isinstance(value, int)
     return value
@@ -213,7 +239,7 @@ _SCALARS: dict[str, Callable[[Plain], bytes]] = {
 }
 
 
-def _hash(type_: StateType, value: Plain) -> int:
+def _hash(type_: StateType, value: Plain) -> int:  # noqa: PLR0911 - one case per type
     if value is None:
         return 0
     if isinstance(type_, Tuple):
@@ -225,6 +251,8 @@ def _hash(type_: StateType, value: Plain) -> int:
         return _polynomial([_hash(type_.element, v) for v in _items(value)], 1)
     if isinstance(type_, MapOf):
         return sum(_hash(type_.key, k) ^ _hash(type_.value, v) for k, v in _pairs(value)) & 0xFFFFFFFF
+    if isinstance(type_, Decimal):
+        return 31 * _big_hash(_unscaled(value)) + type_.scale & 0xFFFFFFFF
     assert not isinstance(type_, ArrayOf | Ttl)
     return _HASHES[_scalar(type_)](value) & 0xFFFFFFFF
 

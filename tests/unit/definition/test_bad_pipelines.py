@@ -54,7 +54,7 @@ CASES = {
     "no order": (", by: time_hour", "", 17, "states.activity.fields.last_dest: last needs 'by'"),
     "order where there is none": ("{agg: count}}", "{agg: count, by: dest}}", 18, "states.per_dest.value.by: count has no order"),
     "order twice": ("by: time_hour", "by: [time_hour, time_hour]", 17, "states.activity.fields.last_dest.by: expected each column once"),
-    "wrong type": ("{agg: max, of: distance}", "{agg: sum, of: dest}", 19, "states.longest.value.of: sum takes a column of type byte, short, int, long, float, double; dest is string"),
+    "wrong type": ("{agg: max, of: distance}", "{agg: sum, of: dest}", 19, "states.longest.value.of: sum takes a column of type byte, short, int, long, float, double, decimal; dest is string"),
     "a condition that is no boolean": ("{agg: max, of: distance}", "{agg: max, of: distance, where: dest}", 19, "states.longest.value.where: expected a boolean column; dest is string"),
     "a condition of no column": ("{agg: max, of: distance}", "{agg: max, of: distance, where: far}", 19, "states.longest.value.where: column 'far' is not in source.columns"),
     "no column": ("{agg: max, of: distance}", "{agg: max}", 19, "states.longest.value: max needs 'of'"),

@@ -1,6 +1,7 @@
 """Every type that validation accepts can be written, restored and exported; every other one is refused by name."""
 
 import json
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,7 @@ GOOD = (
     "objects<java.lang.Long; long>", "objects<a.B; row<a: int>>",
     "nullable<long>", "nullable<long; 8>", "nullable<row<a: int>>",
     "either<int, row<a: string>>",
+    "decimal(38, 10)", "decimal(5)", "list<decimal(18, 2)>", "sql<DECIMAL(18, 2)>", "row<a: sql<DECIMAL(30, 2)>>",
     "enum<a.B; X, Y>",
     "pojo<a.B; x: int>", "pojo<a.B; x: row<a: int>; +pojo<a.C; x: row<a: int>, y: int>>",
 )  # fmt: skip
@@ -88,7 +90,7 @@ def value_of(text: str) -> pa.Array:
 
 
 def test_the_lists_name_every_type() -> None:
-    named = {text.partition("<")[0] for text in (*GOOD, *BAD)}
+    named = {re.split("[<(]", text)[0] for text in (*GOOD, *BAD)}
     assert named == set(WORDS)
 
 

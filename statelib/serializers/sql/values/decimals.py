@@ -8,7 +8,6 @@ Source: docs/spec/formats.md#sql-types, #binary-rows.
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.errors import CorruptStateError
@@ -17,7 +16,16 @@ from statelib.model.types import Sql
 from statelib.serializers.aspects.json_values import Json
 from statelib.serializers.columns.arrow import scalar_column
 from statelib.serializers.columns.codec import Codec, Cursor
-from statelib.serializers.columns.cursors import fixed, read_count, refuse, require
+from statelib.serializers.columns.cursors import fixed, read_count, require
+from statelib.serializers.columns.decimal_words import (
+    DECIMAL_BYTES,
+    Words,
+    big_endian_bytes,
+    decimal_array,
+    decimal_words,
+    shortest_sizes,
+    words_of_bytes,
+)
 from statelib.serializers.columns.unkeyed import Unkeyed
 from statelib.serializers.scalars.big_numbers import decimal_json
 from statelib.serializers.sql.values.json_slots import Region
@@ -26,7 +34,7 @@ from statelib.serializers.sql.values.slots import Spans, Written, only_slots, pa
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join
 from statelib.wire.reader import Reader
 
-_COMPACT_DIGITS, _DECIMAL_BYTES = 18, 16
+_COMPACT_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -104,43 +112,29 @@ def _read_slots(type_: LogicalType, spans: Spans, at: Cursor, _types: LogicalTyp
 
 def _from_digits(type_: LogicalType, data: Bytes, start: Cursor, end: Cursor) -> pa.Array:
     """Return a column of the big-endian unscaled numbers ``data[start:end]``."""
-    refuse((end == start) | (end - start > _DECIMAL_BYTES), end - start, Sql(type_), "1 to 16 bytes", "bad-binary-row")
-    sign = np.where(data[start] >= 0x80, 0xFF, 0).astype(np.uint8)
-    digits = np.repeat(sign, _DECIMAL_BYTES).reshape(-1, _DECIMAL_BYTES)
-    for size in np.unique(end - start).tolist():
-        rows = np.flatnonzero(end - start == size)
-        digits[rows, :size] = data[start[rows, None] + np.arange(size)][:, ::-1]
-    return _checked(type_, digits)
+    return _checked(type_, words_of_bytes(data, start, end - start, Sql(type_), "bad-binary-row"))
 
 
-def _checked(type_: LogicalType, words: npt.NDArray[np.generic]) -> pa.Array:
-    """Return rows of 16 bytes as a column.
+def _checked(type_: LogicalType, words: Words) -> pa.Array:
+    """Return the unscaled numbers as a column.
 
     Raise CorruptStateError (``bad-binary-row``) if a number has more digits than the type."""
-    arrow_type = pa.decimal128(*type_.parameters)
-    values = pa.Array.from_buffers(arrow_type, len(words), [None, pa.py_buffer(words)])
     try:
-        values.validate(full=True)
+        return decimal_array(words, pa.decimal128(*type_.parameters))
     except pa.ArrowInvalid as error:
         raise CorruptStateError(f"{Sql(type_)}: {error}", kind="bad-binary-row") from error
-    return values
 
 
 def _write_slots(type_: LogicalType, values: pa.Array, types: LogicalTypes) -> Written:
-    column = values.cast(types.arrow_of(type_))
-    raw = np.frombuffer(column.buffers()[1] or b"", np.uint8)[_DECIMAL_BYTES * column.offset :]
-    words = raw[: _DECIMAL_BYTES * len(column)].reshape(-1, _DECIMAL_BYTES)
+    words = decimal_words(values.cast(types.arrow_of(type_)))
     if _is_compact(type_):
-        return only_slots(np.ascontiguousarray(words[:, :8]).view("<i8").reshape(-1))
-    big_endian = words[:, ::-1]
-    # two's complement is as short as it can be: a leading byte that only repeats the sign of the next one is left out
-    extra = (big_endian[:, :-1] == np.where(big_endian[:, 1:] >= 0x80, 0xFF, 0)).cumprod(axis=1).sum(axis=1)
-    sizes = _DECIMAL_BYTES - extra
-    table = np.zeros((len(big_endian), _DECIMAL_BYTES), np.uint8)
+        return only_slots(words[:, 0].copy())
+    sizes, big_endian = shortest_sizes(words), big_endian_bytes(words)
+    table = np.zeros((len(words), DECIMAL_BYTES), np.uint8)
     for size in np.unique(sizes).tolist():
         rows = np.flatnonzero(sizes == size)
-        table[rows, :size] = big_endian[rows, _DECIMAL_BYTES - size :]
-    return padded(sizes.astype(np.int64)), from_fixed(table)
+        table[rows, :size] = big_endian[rows, DECIMAL_BYTES - size :]
+    return padded(sizes), from_fixed(table)
 
 
 def _slot_json(type_: LogicalType, region: Region, at: int, _types: LogicalTypes) -> Json:

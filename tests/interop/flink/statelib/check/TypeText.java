@@ -126,8 +126,10 @@ final class TypeText {
             case "enum" -> enumeration(parts.get(0));
             case "kryo" -> Types.GENERIC(Class.forName(parts.get(0)));
             case "rowdata" -> rowData(parts);
+            case "sql" -> InternalTypeInfo.of(LogicalTypeParser.parse(parts.get(0), TypeText.class.getClassLoader()));
             default -> {
-                TypeInformation<?> scalar = SCALARS.get(parsed.name());
+                String name = parsed.name().startsWith("decimal(") ? "bigdecimal" : parsed.name();
+                TypeInformation<?> scalar = SCALARS.get(name);
                 if (scalar == null) {
                     throw new IllegalArgumentException("type " + text);
                 }

@@ -89,6 +89,9 @@ final class Typed {
         if (value instanceof BigDecimal d) {
             return of("bigdecimal").put("unscaled", d.unscaledValue().toString()).put("scale", d.scale());
         }
+        if (value instanceof DecimalData d) {
+            return value(d.toBigDecimal(), List.of());
+        }
         if (value instanceof BigInteger i) {
             return of("bigint").put("v", i.toString());
         }
@@ -187,9 +190,6 @@ final class Typed {
     private static JsonNode internal(Object value, LogicalType type) {
         if (value instanceof StringData text) {
             return value(text.toString(), List.of());
-        }
-        if (value instanceof DecimalData decimal) {
-            return value(decimal.toBigDecimal(), List.of());
         }
         if (value instanceof TimestampData timestamp) {
             return value(timestamp.toLocalDateTime(), List.of());
