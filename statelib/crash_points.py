@@ -63,6 +63,14 @@ POINTS: Mapping[str, str] = {
     "native checkpoint: before": "RocksDB is about to flush and link its files",
     "native checkpoint: linked": "hard links of all files of the database exist",
     "native checkpoint: removed": "the hard links are removed",
+    # Around a commit of a published table.
+    "publication: staging made": "an empty directory for a commit exists, which readers do not see",
+    "publication: file durable": "a file of a commit is durable, and not visible",
+    "publication: durable": "all files of a commit are durable, and not visible",
+    "publication: renamed": "a commit is visible, and not durable",
+    "publication: committed": "a commit is durable",
+    "publication: before removal": "what no commit of a published table needs is about to be removed",
+    "publication: removed": "what no commit of a published table needs is removed",
     # On a file system.
     "directory: before": "a directory is about to be made",
     "directory: made": "a directory exists, and is not durable yet",

@@ -70,8 +70,8 @@ class StatelibSparkOperator(SparkSubmitOperator):
 
 class CheckpointOperator(StatelibSparkOperator):
     """An operator that applies the run's data interval to a pipeline's state and takes a checkpoint: begin,
-    spark-submit, check, register. After a final failure the checkpoint is aborted. It returns ``id``, ``bytes``,
-    ``keys`` and ``duration_ms``, which the asset event has too.
+    spark-submit, check, register, publish. After a final failure before it is registered, the checkpoint is aborted. It
+    returns ``id``, ``bytes``, ``keys`` and ``duration_ms``, which the asset event has too.
 
     ``pipeline``: its name, or the path of its file. Safe to retry and to clear: a retry begins a checkpoint that
     supersedes the one of the try before, whose driver may go on in the cluster but can publish nothing that counts, and
@@ -101,7 +101,9 @@ class CheckpointOperator(StatelibSparkOperator):
         pipeline = hook.pipeline(self.pipeline)
         begun = self.begin(context)
         if begun.already_completed:
-            return steps.announce_again(hook, pipeline.name, begun.checkpoint_id, context)
+            facts = steps.announce_again(hook, pipeline.name, begun.checkpoint_id, context)
+            self._publish(hook)
+            return facts
         self.application_args = ["--pipeline", pipeline.path, "--checkpoint-id", str(begun.checkpoint_id)]
         failing = "snapshot"
         try:
@@ -109,11 +111,17 @@ class CheckpointOperator(StatelibSparkOperator):
             failing = "check_completeness"
             report = steps.check(hook, self.pipeline, begun.checkpoint_id)
             failing = "register"
-            return steps.register(hook, self.pipeline, begun.checkpoint_id, report, context)
+            facts = steps.register(hook, self.pipeline, begun.checkpoint_id, report, context)
         except Exception as error:
             if isinstance(error, AirflowFailException) or runs.is_last_try(context):
                 steps.abort(hook, pipeline.name, begun.checkpoint_id, [failing], context)
             raise
+        self._publish(hook)
+        return facts
+
+    def _publish(self, hook: StatelibHook) -> None:
+        if type(self).updates_asset:
+            steps.publish(hook, self.pipeline)
 
 
 class SavepointOperator(CheckpointOperator):

@@ -38,6 +38,7 @@ CHECKED = Answer(("file", "operators"))
 
 ANSWERS = {
     "run": Answer(("pipeline", "dry_run", "intervals", "checkpoints")),
+    "publish": Answer(("pipeline", "dry_run", "commits", "tables")),
     "inspect": Answer(_SNAPSHOT),
     "hexdump": Answer(("file", "size_bytes", "notes", "parts")),
     "export": Answer(("files", "not_exported")),
@@ -58,7 +59,7 @@ ANSWERS = {
     "pipelines validate": Answer(("valid", "faults", "warnings")),
     "pipelines schema": Answer(("$schema", "title", "type", "properties", "required", "additionalProperties")),
     "pipelines fork": Answer(_RECORD),
-    "pipelines status": Answer(_names(PipelineStatus)),
+    "pipelines status": Answer((*_names(PipelineStatus), "tables")),
     "pipelines cancel": Answer(_HEAD),
     "pipelines stop": Answer((*_HEAD, "savepoint")),
     "pipelines resume": Answer(_HEAD),

@@ -14,6 +14,7 @@ from statelib.cli.commands import (
     history,
     imports,
     pipelines,
+    publishing,
     quarantine,
     restores,
     runs,
@@ -36,6 +37,9 @@ app.command(
     epilog="Examples: statelib run sales\n\nstatelib run sales --end 2026-02-01\n\n"
     "statelib run sales --start 2026-01-01 --end 2026-01-08 --dry-run",
 )(runs.run)
+app.command("publish", epilog="Examples: statelib publish sales\n\nstatelib publish sales --table revenue --dry-run")(
+    publishing.publish
+)
 checkpoints.app.command(
     "diff",
     epilog="Examples: statelib checkpoints diff sales/4 sales/5 --limit 10\n\n"

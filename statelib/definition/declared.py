@@ -18,6 +18,7 @@ from statelib.definition.parts.model import (
     Switch,
     TaskRetries,
 )
+from statelib.definition.parts.publish import Publication
 from statelib.definition.parts.quality import Checks
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import type_of
@@ -62,6 +63,7 @@ class DeclaredPipeline(Part):
     max_parallelism: Parallelism = 128
     checkpoint: CheckpointSettings = Field(default=CheckpointSettings(), validate_default=True)
     checks: Checks = Checks()
+    publish: dict[str, Publication] = Field(default={})
     retries: TaskRetries = TaskRetries()
     alerts: Alerts = Alerts()
     allow_non_restored_state: Switch = False

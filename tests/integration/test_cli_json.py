@@ -23,6 +23,7 @@ operators:
       sold: {kind: value, type: long, of: value.sold}
 """
 CALLS = {
+    "publish": "sales --dry-run",
     "run": "sales --start 2013-01-03 --end 2013-01-04 --dry-run",
     "inspect": "sales/5",
     "hexdump": "sales/5",

@@ -44,6 +44,7 @@ LOOKS = [
     "restore sales 5 --dry-run",
     "restore sales {state}/sales/chk-1 --dry-run",
     "savepoint dispose sales/4 --dry-run",
+    "publish sales --dry-run",
     "run sales --start 2013-01-03 --end 2013-01-04 --dry-run",
     "catalog rebuild --merge --dry-run",
     "catalog check",

@@ -69,6 +69,13 @@ def register(pipeline_file: str, report_uri: str) -> dict[str, int | None]:
     return steps.register(hook_of_run(), pipeline_file, _checkpoint_id(context), report_uri, context)
 
 
+@task(task_id="publish")
+def publish(pipeline_file: str) -> None:
+    """Publish the checkpoint, and those that earlier runs could not publish, to the tables of the pipeline file. The
+    checkpoint is registered whether this succeeds or fails; a retry, the next run or ``statelib publish`` resumes."""
+    steps.publish(hook_of_run(), pipeline_file)
+
+
 @task(task_id="abort", retries=2)
 def abort(pipeline: str) -> str:
     """Abort the run's checkpoint. The task is skipped if the checkpoint is complete."""

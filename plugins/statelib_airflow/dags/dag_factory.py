@@ -98,7 +98,12 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
     )
     with dag:
         begun = checkpoint_tasks.BeginOperator(task_id="begin", pipeline_file=file)
-        _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=[state_asset(pipeline.name)])
+        outlets = [state_asset(pipeline.name)]
+        registered = _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=outlets)
+        if pipeline.publish:
+            published: Any = checkpoint_tasks.publish(file)
+            registered >> published
+            link_checkpoint(published)
         if any(source.ready is not None for source in pipeline.inputs.values()):
             SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
     return dag
@@ -156,8 +161,9 @@ def _dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
 
 def _snapshot_chain(
     what: str, pipeline: Pipeline, file: str, settings: DagSettings, *, begun: Any, outlets: list[Asset]
-) -> None:
+) -> Any:
     """Add the tasks begin -> [snapshot -> check_completeness -> register] to the DAG, and abort as their teardown.
+    Return the task register.
 
     A teardown runs whether the others succeed or fail, and does not decide whether the run succeeded."""
     arguments = ["--pipeline", file, "--checkpoint-id", checkpoint_tasks.CHECKPOINT_ID_TEMPLATE]
@@ -170,6 +176,7 @@ def _snapshot_chain(
     aborted: Any = checkpoint_tasks.abort(pipeline.name)
     registered >> aborted.as_teardown()
     link_checkpoint(begun, snapshot, report, registered, aborted)
+    return registered
 
 
 def _group(group_id: str, tooltip: str) -> TaskGroup:
@@ -241,6 +248,7 @@ A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; afte
 `wait_for_source`, if a source of the file has `ready`, waits until the interval's events are complete; mark it as a
 success to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
 result from storage, `register` is the commit point. `abort` aborts an unfinished checkpoint, and is skipped otherwise.
+`publish`, if the file has tables to publish, brings them to the registered state; if it fails, no checkpoint is lost.
 Clearing a run is safe: an interval that the state has already is not applied again. A backfill is applied in
 order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
 """

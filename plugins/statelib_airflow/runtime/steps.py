@@ -104,6 +104,20 @@ def register(
     return _announce(record, context)
 
 
+def publish(hook: StatelibHook, pipeline: str) -> None:
+    """Publish the registered checkpoints that the tables of the pipeline file do not have yet. Does nothing if the file
+    has no tables."""
+    loaded = hook.pipeline(pipeline)
+    if not loaded.publish:
+        return
+    from statelib.flows.publication.steps import publish_tables
+
+    with failing_fast():
+        commits = publish_tables(hook.deployment(), loaded)
+    for commit in commits:
+        log.info("table %s: checkpoint %d is commit %d", commit.table, commit.checkpoint_id, commit.commit)
+
+
 def announce_again(
     hook: StatelibHook, name: str, checkpoint_id: "CheckpointId", context: "Context"
 ) -> dict[str, int | None]:

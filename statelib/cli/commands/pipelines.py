@@ -1,12 +1,14 @@
 """``statelib pipelines``: check pipeline files, and stop and resume their pipelines."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from statelib.cli import completion
+from statelib.cli.commands.publishing import standing_table
 from statelib.cli.commands.stopping import stop
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, PipelineArgument
@@ -19,6 +21,7 @@ from statelib.definition.problems import DefinitionError
 from statelib.definition.reference.editor_schema import editor_schema
 from statelib.flows import wiring
 from statelib.flows.lifecycle import suspension
+from statelib.flows.publication.steps import standings
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.views.inspection import named_checkpoint
 from statelib.flows.views.metrics import counting_aborted
@@ -161,11 +164,13 @@ def _fork_view(record: CheckpointRecord, checkpoint: str) -> Iterator[Block]:
 
 @app.command(epilog="Example: statelib pipelines status aircraft_activity --json")
 def status(pipeline: PipelineArgument, as_json: Json = False) -> None:
-    """Show whether a pipeline runs, its head, and how many checkpoints failed in a row."""
+    """Show whether a pipeline runs, its head, how many checkpoints failed in a row, and how far its published tables
+    are behind."""
     with errors(as_json):
         deployment = wiring.begun_deployment()
         definition = deployment.pipeline(pipeline)
         current = suspension.status(deployment, definition)
+        tables = standings(deployment, definition)
     tolerated = definition.checkpoint.tolerable_failures
     fields = [
         ("status", current.status.lower()),
@@ -173,7 +178,10 @@ def status(pipeline: PipelineArgument, as_json: Json = False) -> None:
         ("last", f"interval up to {when(current.last.end_ms)} UTC" if current.last else "no interval"),
         ("failures", f"{current.failures} in a row, {'any number' if tolerated is None else tolerated} tolerated"),
     ]
-    present(current, [Fields(fields)], as_json)
+    view: list[Block] = [Fields(fields)]
+    if tables:
+        view += [Line(), standing_table(tables)]
+    present(asdict(current) | {"tables": tables}, view, as_json)
 
 
 @app.command(epilog="Example: statelib pipelines cancel aircraft_activity")

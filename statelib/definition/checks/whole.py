@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.operators import check_hooks, check_operator_states, check_side_data
+from statelib.definition.checks.publish import check_publications
 from statelib.definition.checks.quality import check_checks
 from statelib.definition.checks.renames import check_renames
 from statelib.definition.checks.sources import check_sources
@@ -31,8 +32,8 @@ MAX_KEY_COLUMNS = 25
 def find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     """Yield every problem of a pipeline whose parts have the right form."""
     problems = list(_find_problems(pipeline))
-    # The checks name columns of states, which exist only if the states have no problems.
-    yield from problems or check_checks(pipeline)
+    # Checks and published tables name columns of states, which exist only if the states have no problems.
+    yield from problems or [*check_checks(pipeline), *check_publications(pipeline)]
 
 
 def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:

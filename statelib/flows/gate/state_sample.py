@@ -4,15 +4,14 @@ The key group of a key is a hash of the key. Whole key groups are therefore a fa
 groups of two checkpoints contain the same keys.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from statelib.definition.frame_columns import FrameColumn, frame_columns
-from statelib.functions.finished import finished
+from statelib.definition.frame_columns import frame_columns
+from statelib.definition.framed_state import framed
 from statelib.model.amounts import amount
 from statelib.model.state import StateStatistics
 from statelib.quality.facts import StateSample
@@ -48,11 +47,11 @@ def sample(
     Raises as :func:`~statelib.savepoints.tables.state_table.state_table` and as the formats."""
     table = state_table(opened, state)
     columns = frame_columns(key, table.schema.key_type, table.descriptor)
-    empty = _framed(table.arrow_schema().empty_table(), columns)
+    empty = framed(table.arrow_schema().empty_table(), columns)
     read, rows, cut = [empty], 0, False
     for whole in _parts(table, chosen, scratch):
         part = whole.slice(0, chosen.most_rows - rows)
-        read.append(_framed(part, columns))
+        read.append(framed(part, columns))
         rows += len(part)
         if rows == chosen.most_rows:
             cut = True
@@ -84,16 +83,3 @@ def _note(table: StateTable, chosen: SampledKeyGroups, rows: int, total: int, *,
         f"judged by a sample of {rows:,} of {amount(total, 'entry')} "
         f"({groups} of {table.schema.max_parallelism} key groups{more})"
     )
-
-
-def _framed(table: pa.Table, columns: Sequence[FrameColumn]) -> pa.Table:
-    return pa.table({column.name: _values(table, column) for column in columns})
-
-
-def _values(table: pa.Table, column: FrameColumn) -> pa.ChunkedArray:
-    values = table[column.source]
-    for index in column.path:
-        values = pc.struct_field(values, [index])
-    if column.computed:
-        values = finished(column.computed, values)
-    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.steps import Begun, abort, begin, check, register
+from statelib.flows.publication.steps import publish_tables
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
@@ -31,13 +32,18 @@ def run_interval(
     step: Step,
     assume_ready: bool = False,
 ) -> tuple[CheckpointRecord, bool]:
-    """Run one data interval; return (completed checkpoint, whether it was completed before this call).
+    """Run one data interval and publish its checkpoint; return (completed checkpoint, whether it was completed before
+    this call).
 
-    Raises the errors of the flows; an error in a Spark task is raised as an error of statelib. After an error, the
-    checkpoint is aborted."""
+    Raises the errors of the flows; an error in a Spark task is raised as an error of statelib. After an error before it
+    is registered, the checkpoint is aborted."""
     step("begin")
     begun = begin(deployment, pipeline, interval, owner, assume_ready=assume_ready)
-    return _finished(spark, deployment, pipeline, begun, step), begun.already_completed
+    record = _finished(spark, deployment, pipeline, begun, step)
+    if pipeline.publish:
+        step("publish")
+        publish_tables(deployment, pipeline)
+    return record, begun.already_completed
 
 
 def take_savepoint(

@@ -1,0 +1,66 @@
+"""``statelib publish``: the tables of a pipeline file, and how far they are behind."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from statelib.cli.ending import errors
+from statelib.cli.options import Json, PipelineArgument
+from statelib.cli.presenters.blocks import Block, Line, TableColumn, TextTable, present
+from statelib.cli.presenters.console import working
+from statelib.cli.presenters.values import count
+from statelib.flows import wiring
+from statelib.flows.publication.steps import PublishedCommit, TableStanding, publish_tables, standings
+from statelib.model.amounts import amount
+
+
+def publish(
+    pipeline: PipelineArgument,
+    *,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="Publish to this table only. Repeatable.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Show how far the tables are behind, and publish nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Publish the registered checkpoints of a pipeline that its tables do not have yet.
+
+    'publish' in the pipeline file describes the tables. Runs publish by themselves; this command repeats what failed,
+    and brings the tables to the state after a restore. It may be repeated at any time."""
+    with errors(as_json):
+        deployment = wiring.begun_deployment()
+        definition = deployment.pipeline(pipeline)
+        commits: list[PublishedCommit] = []
+        if not dry_run:
+            with working(f"publishing {pipeline}"):
+                commits = publish_tables(deployment, definition, tuple(table or ()))
+        after = [s for s in standings(deployment, definition) if not table or s.table in table]
+    present(
+        {"pipeline": pipeline, "dry_run": dry_run, "commits": commits, "tables": after}, _view(commits, after), as_json
+    )
+
+
+def _view(commits: Sequence[PublishedCommit], tables: Sequence[TableStanding]) -> Iterator[Block]:
+    for commit in commits:
+        rows = amount(commit.rows, "row")
+        yield Line(f"{commit.table}: commit {commit.commit} has checkpoint {commit.checkpoint_id}, {rows} written")
+    yield standing_table(tables)
+
+
+def standing_table(tables: Sequence[TableStanding]) -> TextTable:
+    """Return a row per published table."""
+    columns = [
+        TableColumn("table"), TableColumn("mode"), TableColumn("commit", right=True),
+        TableColumn("checkpoint", right=True), TableColumn("behind", right=True), TableColumn("target", wraps=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            s.table, s.mode, count(s.commit), "-" if s.checkpoint_id is None else str(s.checkpoint_id),
+            s.error or amount(s.behind, "checkpoint"), s.target,
+        ]
+        for s in tables
+    ]  # fmt: skip
+    return TextTable("Published tables", columns, rows)

@@ -1,0 +1,80 @@
+"""Checks of ``publish:`` in a pipeline file: the names in it exist, and the tables have columns that fit together."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from statelib.definition.checks.names import name_problems
+from statelib.definition.declared import DeclaredPipeline
+from statelib.definition.frame_columns import FrameColumn
+from statelib.definition.parts.publish import Publication
+from statelib.definition.problems import Problem, Where, did_you_mean
+from statelib.definition.published_columns import OF_CHANGES, chosen_names, state_columns
+from statelib.definition.source.templates import placeholders
+from statelib.errors import StatelibError
+
+
+def check_publications(pipeline: DeclaredPipeline) -> Iterator[Problem]:
+    """Yield the problems of ``publish:``. The states of the pipeline must have no problems, because the columns follow
+    from them."""
+    targets: dict[str, str] = {}
+    for name, publication in pipeline.publish.items():
+        where: Where = ("publish", name)
+        yield from name_problems(name, where)
+        yield from _check_target(publication.target, (*where, "target"))
+        if publication.target in targets:
+            text = f"{targets[publication.target]!r} is published there: every table needs a directory of its own"
+            yield Problem((*where, "target"), text)
+        targets.setdefault(publication.target, name)
+        if publication.mode == "changes" and "retain" in publication.model_fields_set:
+            yield Problem((*where, "retain"), "belongs to mode: table; a feed of changes keeps all commits")
+        yield from _check_state(pipeline, publication, where)
+
+
+def _check_target(target: str, where: Where) -> Iterator[Problem]:
+    try:
+        unknown = [name for name in placeholders(target) if name != "data"]
+    except ValueError as error:
+        yield Problem(where, f"not a template: {error}")
+        return
+    if unknown:
+        yield Problem(where, f"expected {{data}} as the only placeholder, found {{{unknown[0]}}}")
+    elif not (target.startswith(("/", "{data}")) or ":/" in target):
+        yield Problem(where, f"expected an absolute path or a URI, or {{data}} at the beginning, found {target!r}")
+
+
+def _check_state(pipeline: DeclaredPipeline, publication: Publication, where: Where) -> Iterator[Problem]:
+    states = ", ".join(pipeline.states)
+    if publication.state is None and len(pipeline.states) > 1:
+        yield Problem(where, f"expected 'state', the one of {states} that is published")
+    elif publication.state is not None and publication.state not in pipeline.states:
+        meant = did_you_mean(publication.state, pipeline.states)
+        yield Problem((*where, "state"), f"no state {publication.state!r}{meant}; states are {states}")
+    else:
+        try:
+            columns = state_columns(pipeline, publication)
+        except StatelibError:
+            return
+        yield from _check_columns(columns, publication, (*where, "columns"))
+
+
+def _check_columns(columns: dict[str, FrameColumn], publication: Publication, where: Where) -> Iterator[Problem]:
+    unknown = [source for source in publication.columns.values() if source not in columns]
+    for source in unknown:
+        meant = did_you_mean(source, columns)
+        yield Problem(where, f"no column {source!r}{meant}; columns are {', '.join(columns)}")
+    if unknown:
+        return
+    for source, times in Counter(publication.columns.values()).items():
+        if times > 1 and columns[source].is_key:
+            yield Problem(where, f"column {source!r} identifies the row, and can be published once only")
+            return
+    published = chosen_names(columns, publication)
+    identifying = [name for name, column in columns.items() if column.is_key]
+    others = [source for source in publication.columns.values() if not columns[source].is_key]
+    if len(published) < len(identifying) + len(others):
+        yield Problem(where, "a column that identifies the row has a name that another column is published under")
+    for name in published:
+        yield from name_problems(name, where)
+        if publication.mode == "changes" and name in OF_CHANGES:
+            text = f"a feed of changes has a column {name!r} of its own: rename this one, as in {{total: {name}}}"
+            yield Problem(where, text)

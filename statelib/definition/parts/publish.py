@@ -1,0 +1,35 @@
+"""The part of a pipeline file that publishes a state as a table, as a pydantic model."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from statelib.definition.parts.model import Count, Part
+
+
+def _by_own_name(value: object) -> object:
+    """Return a mapping from each name of a list to itself; anything else unchanged."""
+    if isinstance(value, str):
+        return {value: value}
+    return {name: name for name in value} if isinstance(value, list | tuple) else value
+
+
+Columns = Annotated[
+    dict[str, str], BeforeValidator(_by_own_name, json_schema_input_type=str | tuple[str, ...] | dict[str, str])
+]
+"""Columns of the state's flat table by the name that they are published under. A list publishes them under their own
+names."""
+
+
+class Publication(Part):
+    """A table that every registered checkpoint publishes one ``state`` to. ``mode``: a feed with one commit of the
+    ``changes`` per checkpoint, or the state itself as a ``table``. ``target``: the directory of the table, a template
+    with ``data``. ``state`` None: the only state of the pipeline. ``columns`` empty: all columns, and of an aggregate
+    its result only. ``retain``: the number of commits of a ``table`` that stay readable."""
+
+    target: str
+    mode: Literal["changes", "table"]
+    format: Literal["parquet"] = "parquet"
+    state: str | None = None
+    columns: Columns = Field(default={})
+    retain: Count = 10

@@ -1,0 +1,1 @@
+"""The publishing of registered checkpoints as tables."""

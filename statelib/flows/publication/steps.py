@@ -1,0 +1,198 @@
+"""The publishing of registered checkpoints as the tables of a pipeline file.
+
+The catalog is not involved: each table's newest commit names the checkpoint that it is the state of, so a publishing
+that was killed is repeated by whoever comes next, and none is done twice.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.published_columns import published_state
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError, StatelibError
+from statelib.flows.publication.content import PublishedContent, check_same_form
+from statelib.flows.publication.targets import open_target
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.publication.target import COMMIT_TAKEN, Commit
+from statelib.savepoints.opened import Checkpoint
+from statelib.storage.registry import new_attempt
+
+HOLD_MS = 24 * 3_600_000
+"""The time in milliseconds after which retention may delete what a publisher reads that never ended."""
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class TableStanding:
+    """How far a published table is behind. ``checkpoint_id``: the checkpoint of its newest commit, None if it has no
+    commit. ``behind``: the number of checkpoints that are registered and not published. ``error``: why the table cannot
+    be read, or '', and then ``behind`` is 0."""
+
+    table: str
+    target: str
+    mode: str
+    checkpoint_id: CheckpointId | None
+    commit: int
+    behind: int
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class PublishedCommit:
+    """One commit that was added to a table. ``rows``: the number of rows that it wrote."""
+
+    table: str
+    target: str
+    commit: int
+    checkpoint_id: CheckpointId
+    interval: DataInterval | None
+    rows: int
+
+
+def publish_tables(deployment: Deployment, pipeline: Pipeline, tables: tuple[str, ...] = ()) -> list[PublishedCommit]:
+    """Publish every registered checkpoint that is not published yet to the tables of the pipeline file, and return the
+    commits. ``tables``: the names of the only tables to publish to.
+
+    An error of one table does not stop the others. It is raised at the end. Raises NotFoundError (``no-table``)."""
+    for name in tables:
+        if name not in pipeline.publish:
+            names = ", ".join(pipeline.publish) or "none"
+            raise NotFoundError(
+                f"{pipeline.name} publishes no table {name!r}: its tables are {names}",
+                kind="no-table",
+                hint=f"'publish' in {pipeline.path or 'the pipeline file'} has the tables",
+            )
+    commits: list[PublishedCommit] = []
+    errors: list[StatelibError] = []
+    for name in tables or pipeline.publish:
+        try:
+            commits += _caught_up(deployment, pipeline, name)
+        except StatelibError as error:
+            errors.append(_of_table(error, pipeline, name))
+    if errors:
+        raise errors[0] if len(errors) == 1 else _joined(errors)
+    return commits
+
+
+def standings(deployment: Deployment, pipeline: Pipeline) -> tuple[TableStanding, ...]:
+    """Return how far each table of the pipeline file is behind the head. Nothing is changed."""
+    return tuple(_standing(deployment, pipeline, name) for name in pipeline.publish)
+
+
+def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableStanding:
+    publication = pipeline.publish[name]
+    target = publication.target.format(data=deployment.data)
+    try:
+        newest = open_target(deployment, pipeline, name, new_attempt()).newest()
+        behind = len(_unpublished(deployment, pipeline, newest))
+    except StatelibError as error:
+        return TableStanding(name, target, publication.mode, None, 0, 0, error.message)
+    checkpoint_id, number = (newest.checkpoint_id, newest.number) if newest else (None, 0)
+    return TableStanding(name, target, publication.mode, checkpoint_id, number, behind)
+
+
+def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterator[PublishedCommit]:
+    """Publish to one table, oldest checkpoint first, until it has the state of the head. Yield the commits."""
+    tries = 0
+    while True:
+        attempt = new_attempt()
+        target = open_target(deployment, pipeline, name, attempt)
+        newest = target.newest()
+        missing = _unpublished(deployment, pipeline, newest)
+        if not missing:
+            target.tidy()
+            return
+        record = _next(deployment, pipeline, name, missing)
+        try:
+            with _holding(deployment, record, newest, f"publish:{attempt}") as base:
+                content = PublishedContent(
+                    pipeline,
+                    pipeline.publish[name],
+                    deployment.open(record),
+                    base=base,
+                    identities=target.identities if newest else None,
+                    scratch=deployment.scratch(),
+                )
+                number = newest.number + 1 if newest else 1
+                commit = target.commit(Commit(number, record.checkpoint_id, record.interval), content)
+        except ConflictError as error:
+            tries += 1
+            if error.kind != COMMIT_TAKEN or tries == _TRIES:
+                raise
+            continue
+        where = pipeline.publish[name].target.format(data=deployment.data)
+        yield PublishedCommit(name, where, commit.number, commit.checkpoint_id, commit.interval, commit.rows)
+
+
+@contextmanager
+def _holding(
+    deployment: Deployment, record: CheckpointRecord, newest: Commit | None, holder: str
+) -> Iterator[Checkpoint | None]:
+    """Yield the checkpoint of the newest commit, None if it is gone. Both checkpoints are protected from retention
+    while the block runs."""
+    cleanup = deployment.catalog().cleanup
+    cleanup.pin(record.pipeline, record.checkpoint_id, holder, HOLD_MS)
+    try:
+        yield _base(deployment, record.pipeline, newest, holder)
+    finally:
+        cleanup.unpin(record.pipeline, holder)
+
+
+def _base(deployment: Deployment, pipeline: PipelineName, newest: Commit | None, holder: str) -> Checkpoint | None:
+    if newest is None:
+        return None
+    catalog = deployment.catalog()
+    try:
+        catalog.cleanup.pin(pipeline, newest.checkpoint_id, holder, HOLD_MS)
+    except (NotFoundError, InvalidRequestError) as error:
+        if error.kind not in ("no-checkpoint", "not-completed"):
+            raise
+        return None
+    return deployment.open(catalog.get(pipeline, newest.checkpoint_id))
+
+
+def _unpublished(deployment: Deployment, pipeline: Pipeline, newest: Commit | None) -> list[CheckpointRecord]:
+    """Return the checkpoints to publish, oldest first: those in the lineage of the head that are newer than the newest
+    commit's, or the head itself if it is none of them, as after a restore. A new table begins with the head."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    head = catalog.head(name).head
+    if head is None or (newest is not None and newest.checkpoint_id == head):
+        return []
+    lineage = catalog.lineage(name, head)
+    if newest is None:
+        return lineage[:1]
+    newer = [
+        record
+        for record in reversed(lineage)
+        if record.checkpoint_id > newest.checkpoint_id and record.state is CheckpointState.COMPLETED
+    ]
+    return newer or lineage[:1]
+
+
+def _next(deployment: Deployment, pipeline: Pipeline, name: str, missing: list[CheckpointRecord]) -> CheckpointRecord:
+    """Return the first checkpoint that has the published state in the form of the pipeline file, or else the last one.
+    One before a change of the state cannot be published any more."""
+    state = published_state(pipeline, pipeline.publish[name]).name
+    for record in missing[:-1]:
+        try:
+            check_same_form(pipeline, state, deployment.open(record))
+        except InvalidRequestError:
+            continue
+        return record
+    return missing[-1]
+
+
+def _of_table(error: StatelibError, pipeline: Pipeline, name: str) -> StatelibError:
+    """Return the error with the name of the table, and what the reader needs most: no checkpoint is lost."""
+    text = f"{pipeline.name}: table {name} is not published: {error.message}"
+    again = f"the checkpoint is registered; statelib publish {pipeline.name} publishes it"
+    return type(error)(text, kind=error.kind, hint="; ".join(filter(None, (error.hint, again))))
+
+
+def _joined(errors: list[StatelibError]) -> StatelibError:
+    cls = RetryableError if any(isinstance(error, RetryableError) for error in errors) else type(errors[0])
+    return cls("; ".join(error.message for error in errors), kind="tables-in-trouble", hint=errors[0].hint)

@@ -1,0 +1,139 @@
+"""The port of a published table: what a target does, and what it needs from the state that is published.
+
+A table has numbered commits. Each is the state of one checkpoint, and only the commit of number N + 1 follows that of
+number N, so that of two publishers one commits and the other one sees it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from statelib.errors import ConflictError, InvalidRequestError
+from statelib.model.checkpoint import DataInterval
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+"""The values of the column ``change`` of a feed."""
+COMMIT_TAKEN = "commit-taken"
+
+Write = Callable[[pa.Table], None]
+"""A function that takes the next rows of a table."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One published table as the pipeline file has it. ``changes``: it is a feed of changes, not the state itself.
+    ``retain``: the number of commits that stay readable."""
+
+    target: str
+    pipeline: str
+    name: str
+    changes: bool
+    retain: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a table. ``number``: 1 for the first one. ``rows``: the number of rows that it wrote."""
+
+    number: int
+    checkpoint_id: CheckpointId
+    interval: DataInterval | None
+    rows: int = 0
+
+
+class Content(Protocol):
+    """The state of one checkpoint, as the rows of a published table."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table, without those that only a feed has."""
+        ...
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that identify a row."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate stored bytes of the state."""
+        ...
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """All key groups of the state."""
+        ...
+
+    def fingerprint(self, key_groups: KeyGroupRange) -> str:
+        """Return a text that is equal for two checkpoints only if the key groups have equal rows; '' if there is
+        none."""
+        ...
+
+    def write_rows(self, ranges: Sequence[KeyGroupRange], write: Callable[[int], Write]) -> None:
+        """Pass the rows of each range to the function that ``write`` returns for the index of the range, range after
+        range, also if a range has no rows. The ranges are in ascending order."""
+        ...
+
+    def write_changes(self, commit: Commit, write: Write) -> None:
+        """Pass the rows of a feed that lead from the table's newest commit to this checkpoint to ``write``. There are
+        one or more tables, of which the first may be empty."""
+        ...
+
+
+class Target(Protocol):
+    """A table at a place. Methods raise RetryableError if the place is in trouble, and InvalidRequestError
+    (``foreign-target``) if something else wrote to the table."""
+
+    def newest(self) -> Commit | None:
+        """Return the newest commit, None if there is none yet."""
+        ...
+
+    def commit(self, commit: Commit, content: Content) -> Commit:
+        """Add a commit, which follows the newest one. Return it with its number of rows. Nothing of it is visible
+        before all of it is.
+
+        Raises ConflictError (``commit-taken``) if another publisher added a commit of that number, and
+        InvalidRequestError (``columns-changed``)."""
+        ...
+
+    def identities(self) -> Iterator[pa.Table]:
+        """Yield the columns that identify a row, ``commit`` and ``change``, of every row of a feed, in any order."""
+        ...
+
+    def tidy(self) -> None:
+        """Remove what no commit needs any more, and what killed publishers left behind."""
+        ...
+
+
+def taken(table: Table, number: int) -> ConflictError:
+    """Return the error of a commit that another publisher has added."""
+    return ConflictError(
+        f"{table.target}: commit {number} exists already, another publisher was first",
+        kind=COMMIT_TAKEN,
+        hint=f"statelib publish {table.pipeline} publishes what is missing",
+    )
+
+
+def foreign(table: Table, problem: str) -> InvalidRequestError:
+    """Return the error of a target to which something else has written."""
+    return InvalidRequestError(
+        f"{table.target}: {problem}",
+        kind="foreign-target",
+        hint=f"nothing was changed: move it away, or let publish.{table.name}.target name another directory; the state "
+        "has all that is not published yet",
+    )
+
+
+def check_columns(table: Table, expected: Sequence[str], actual: Sequence[str]) -> None:
+    """Raise InvalidRequestError (``columns-changed``) unless the table's columns are those that are to be published."""
+    if list(expected) != list(actual):
+        raise InvalidRequestError(
+            f"{table.target}: the table has the columns {', '.join(actual)}, and publish.{table.name} has "
+            f"{', '.join(expected)}",
+            kind="columns-changed",
+            hint="publish to a new target, which begins with the whole state, or choose the old columns with 'columns'",
+        )

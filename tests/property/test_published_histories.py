@@ -1,0 +1,165 @@
+"""Random histories of runs, restores, expiry, retention and crashes of publishing: the feed that is folded and the
+table are always the state of the head."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
+from statelib.flows.publication.steps import publish_tables, standings
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.testing.crash_points import Crash, Place, crash, ends_at
+from tests.support.extent import examples
+from tests.support.published import feed_rows, folded, table_rows
+from tests.support.worlds import checkpoint_of, new_deployment
+
+PIPELINE = """\
+name: carts
+source: {path: "{data}/{start}-{end}", columns: {user: string, item: string, price: long}}
+key: [user]
+states:
+  last: {kind: value, fields: {spent: {agg: avg, of: price}, items: {agg: count}}, ttl: 2d}
+  per_item: {kind: map, user_key: item, value: {agg: count}}
+backend: BACKEND
+parallelism: 2
+max_parallelism: 8
+checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 0, retain: {count: 1}}
+publish:
+  feed: {target: "{data}/feed", mode: changes, state: last}
+  now: {target: "{data}/now", mode: table, state: last, retain: 2}
+  item_feed: {target: "{data}/item_feed", mode: changes, state: per_item, columns: {item: user_key, times: value}}
+"""
+IDENTITY = {"feed": ["user"], "now": ["user"], "item_feed": ["user", "item"]}
+POINTS = [
+    "publication: staging made",
+    "publication: file durable",
+    "publication: durable",
+    "publication: renamed",
+    "publication: committed",
+    "publication: before removal",
+    "publication: removed",
+    "pin: committed",
+    "unpin: before commit",
+]
+USERS = st.lists(st.integers(0, 7), max_size=6)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("run"), USERS),
+        st.tuples(st.just("restore"), st.integers(0, 5)),
+        st.tuples(st.just("clean"), st.none()),
+        st.tuples(st.just("publish"), st.none()),
+        st.tuples(st.just("crash"), st.tuples(st.sampled_from(POINTS), st.integers(0, 3))),
+    ),
+    min_size=2,
+    max_size=9,
+)
+
+
+class History:
+    """One deployment, and what is expected of its tables."""
+
+    def __init__(self, root: Path, backend: str, strategy: str) -> None:
+        (root / "pipelines").mkdir()
+        text = PIPELINE.replace("BACKEND", backend).replace("STRATEGY", strategy)
+        (root / "pipelines" / "carts.yaml").write_text(text)
+        self.root = root
+        self.deployment = new_deployment(root, root, root / "pipelines")
+        self.pipeline = self.deployment.pipeline("carts")
+        self.days: dict[CheckpointId, int] = {}
+        self.day = 0
+
+    def run(self, users: list[int]) -> None:
+        self.day += 1
+        events = pa.table(
+            {
+                "user": [f"u{n}" for n in users],
+                "item": [f"i{n % 2}" for n in users],
+                "price": pa.array([n * self.day for n in users], pa.int64()),
+            }
+        )
+        checkpoint = checkpoint_of(self.deployment, "carts", self.day, events)
+        self.days[checkpoint] = self.day
+
+    def restore(self, choice: int) -> None:
+        records = self.deployment.catalog().list(PipelineName("carts"))
+        restorable = [r.checkpoint_id for r in records if r.state is CheckpointState.COMPLETED]
+        if restorable:
+            chosen = restorable[choice % len(restorable)]
+            plan = plan_restore(self.deployment, self.pipeline, str(chosen), None, ClaimMode.NO_CLAIM)
+            apply_restore(self.deployment, self.pipeline, plan, "test")
+            self.day = self.days[chosen]
+
+    def clean(self, _: None) -> None:
+        retire(self.deployment)
+        collect_garbage(self.deployment)
+
+    def crash(self, where: tuple[str, int]) -> None:
+        try:
+            with ends_at(Place(*where), crash):
+                publish_tables(self.deployment, self.pipeline)
+        except Crash:
+            pass
+        else:
+            self.check()
+
+    def publish(self, _: None) -> None:
+        publish_tables(self.deployment, self.pipeline)
+        self.check()
+
+    def check(self) -> None:
+        """Compare every table with the state of the head."""
+        head = self.deployment.catalog().head(PipelineName("carts")).head
+        assert all((s.behind, s.error) == (0, "") for s in standings(self.deployment, self.pipeline))
+        if head is None:
+            return
+        opened = self.deployment.open(self.deployment.catalog().get(PipelineName("carts"), head))
+        averages = {
+            (row["key"],): {
+                "user": row["key"],
+                "spent": _average(row["value"]),
+                "items": row["value"]["value"]["items"],
+            }
+            for row in opened.to_arrow("last").to_pylist()
+        }
+        items = {
+            (row["key"], row["user_key"]): {"user": row["key"], "item": row["user_key"], "times": row["value"]}
+            for row in opened.to_arrow("per_item").to_pylist()
+        }
+        assert folded(feed_rows(self.root / "feed"), IDENTITY["feed"]) == averages
+        assert table_rows(self.root / "now", IDENTITY["now"]) == averages
+        assert folded(feed_rows(self.root / "item_feed"), IDENTITY["item_feed"]) == items
+        for table in IDENTITY:
+            assert list((self.root / table / "_staging").iterdir()) == [], "nothing is left over"
+        assert len(list((self.root / "now").glob("commit-*/_manifest.json"))) <= 2
+
+
+def _average(value: dict[str, Any]) -> float | None:
+    spent = value["value"]["spent"]
+    return spent["sum"] / spent["count"] if spent["count"] else None
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(STEPS, st.sampled_from([("heap", "canonical"), ("heap", "changelog"), ("rocksdb", "incremental")]))
+@example(
+    [("run", [1, 2, 3]), ("publish", None), ("run", [1]), ("publish", None), ("restore", 1), ("publish", None),
+     ("run", [4]), ("publish", None), ("run", []), ("run", []), ("clean", None), ("publish", None)],
+    ("heap", "canonical"),
+)  # fmt: skip
+@example(
+    [("run", [1, 2, 3]), ("publish", None), ("run", [4, 1]), ("run", []), ("run", [5]), ("clean", None),
+     ("crash", ("publication: durable", 0)), ("publish", None)],
+    ("rocksdb", "incremental"),
+)  # fmt: skip
+def test_the_tables_are_the_state_of_the_head(steps: list[tuple[str, Any]], kind: tuple[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        history = History(Path(root), *kind)
+        for name, argument in steps:
+            getattr(history, name)(argument)
+        history.publish(None)

@@ -1,0 +1,40 @@
+"""Reading published tables as their documents say, without the code that writes them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def feed_rows(target: Path) -> pa.Table:
+    """Return all rows of a feed in Parquet, in the order of its commits."""
+    tables = [pq.read_table(path) for path in sorted(target.glob("commit-*/*.parquet"))]
+    return pa.concat_tables(tables)
+
+
+def folded(feed: pa.Table, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows that a feed leads to, by the columns that identify a row."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    columns = [name for name in feed.column_names if name not in OF_FEED]
+    for row in sorted(feed.to_pylist(), key=lambda row: row["commit"]):
+        key = tuple(row[name] for name in identity)
+        if row["change"] == "delete":
+            del rows[key]
+        else:
+            assert (row["change"] == "insert") is (key not in rows), f"{row['change']} of {key}"
+            rows[key] = {name: row[name] for name in columns}
+    return rows
+
+
+def table_rows(target: Path, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows of a table in Parquet, by the columns that identify a row."""
+    manifest = json.loads(max(target.glob("commit-*/_manifest.json")).read_text())
+    rows = [row for file in manifest["files"] for row in pq.read_table(target / file["path"]).to_pylist()]
+    by_key = {tuple(row[name] for name in identity): row for row in rows}
+    assert len(by_key) == len(rows), "a row twice"
+    return by_key
+
+
+OF_FEED = ("commit", "checkpoint_id", "interval_start", "interval_end", "change")

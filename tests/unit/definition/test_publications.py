@@ -1,0 +1,98 @@
+"""``publish:`` in a pipeline file: what the document shows is valid, which columns a table has, and what is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from statelib.definition.pipeline import Pipeline, load_pipeline
+from statelib.definition.published_columns import published_columns
+from statelib.errors import InvalidRequestError
+
+BLOCKS = re.findall(
+    r"^```yaml\n(.*?)^```",
+    (Path(__file__).parents[3] / "docs" / "publish.md").read_text(),
+    re.DOTALL | re.MULTILINE,
+)
+REST = """\
+name: shown
+source: {path: "{start}-{end}", columns: {customer: string, item: string, amount: double, at: instant}}
+key: customer
+states:
+  orders:
+    kind: value
+    fields:
+      total: {agg: sum, of: amount}
+      mean: {agg: avg, of: amount}
+      newest: {agg: last, of: item, by: at}
+  per_item: {kind: map, user_key: item, value: {agg: count}}
+  hourly:
+    kind: value
+    value: {agg: variance, of: amount}
+    window: {time: at, tumbling: 1h, retain: 1d}
+backend: heap
+"""
+
+
+def loaded(tmp_path: Path, publish: str) -> Pipeline:
+    path = tmp_path / "shown.yaml"
+    path.write_text(REST + publish)
+    return load_pipeline(path)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_table_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
+    assert set(loaded(tmp_path, block).publish) == set(yaml.safe_load(block)["publish"])
+
+
+def test_all_blocks_were_found() -> None:
+    assert len(BLOCKS) == 2
+
+
+COLUMNS = {
+    "state: orders": ["customer", "total", "mean", "newest"],
+    "state: orders, columns: [newest, mean.count]": ["customer", "newest", "mean.count"],
+    "state: orders, columns: {who: customer, sum: total}": ["who", "sum"],
+    "state: per_item": ["customer", "user_key", "value"],
+    "state: per_item, columns: {item: user_key}": ["customer", "item"],
+    "state: per_item, columns: {item: user_key, n: value}": ["customer", "item", "n"],
+    "state: hourly": ["customer", "window_start", "window_end", "value"],
+}
+
+
+@pytest.mark.parametrize("chosen", COLUMNS)
+def test_the_columns_of_a_table(tmp_path: Path, chosen: str) -> None:
+    pipeline = loaded(tmp_path, f"publish: {{t: {{target: /t, mode: table, {chosen}}}}}\n")
+    columns = published_columns(pipeline, pipeline.publish["t"])
+    assert [column.name for column in columns] == COLUMNS[chosen]
+
+
+REFUSED = {
+    "mode: table": "publish.t: expected 'state', the one of orders, per_item, hourly that is published",
+    "mode: table, state: order": "publish.t.state: no state 'order', did you mean 'orders'?",
+    "mode: table, state: orders, columns: [totl]": "publish.t.columns: no column 'totl', did you mean 'total'?",
+    "mode: changes, state: orders, columns: {change: total}": "publish.t.columns: a feed of changes has a column 'change'",
+    "mode: table, state: orders, columns: {customer: total}": "publish.t.columns: a column that identifies the row",
+    "mode: table, state: orders, columns: {a: customer, b: customer}": "publish.t.columns: column 'customer' identifies",
+    "mode: changes, state: orders, retain: 3": "publish.t.retain: belongs to mode: table",
+    "mode: upsert, state: orders": "publish.t.mode: expected 'changes' or 'table', found 'upsert'",
+    "mode: table, state: orders, target: '{start}/t'": "publish.t.target: expected {data} as the only placeholder",
+    "mode: table, state: orders, target: '{data/t'": "publish.t.target: not a template",
+    "mode: table, state: orders, target: tables": "publish.t.target: expected an absolute path or a URI",
+    "mode: table, state: orders, formt: parquet": "publish.t.formt: unknown key, did you mean 'format'?",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_does_not_fit_is_refused(tmp_path: Path, text: str) -> None:
+    target = "" if "target" in text else "target: /t, "
+    with pytest.raises(InvalidRequestError) as refusal:
+        loaded(tmp_path, f"publish: {{t: {{{target}{text}}}}}\n")
+    assert REFUSED[text] in refusal.value.message
+
+
+def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
+    both = "publish:\n  a: {target: /t, mode: table, state: orders}\n  b: {target: /t, mode: table, state: per_item}\n"
+    with pytest.raises(InvalidRequestError, match=r"publish\.b\.target: 'a' is published there"):
+        loaded(tmp_path, both)
