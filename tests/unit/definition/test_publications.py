@@ -80,7 +80,7 @@ REFUSED = {
     "mode: table, state: orders, target: '{start}/t'": "publish.t.target: expected {data} as the only placeholder",
     "mode: table, state: orders, target: '{data/t'": "publish.t.target: not a template",
     "mode: table, state: orders, target: tables": "publish.t.target: expected an absolute path or a URI",
-    "mode: table, state: orders, formt: parquet": "publish.t.formt: unknown key, did you mean 'format'?",
+    "mode: table, state: orders, formatt: parquet": "publish.t.formatt: unknown key, did you mean 'format'?",
 }
 
 
