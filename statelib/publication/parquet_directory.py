@@ -31,7 +31,7 @@ from statelib.publication.parquet_manifest import (
     encode_manifest,
     mode_of,
 )
-from statelib.publication.target import Commit, Content, Table, Write, check_columns, foreign, taken
+from statelib.publication.target import Commit, Content, PublishedTable, Write, check_columns, foreign, taken
 from statelib.storage.filesystem.descriptors import opened_directory
 from statelib.storage.filesystem.failures import storage_errors
 
@@ -44,10 +44,10 @@ _PART = re.compile(r"[0-9-]+\.parquet")
 
 
 class ParquetDirectory:
-    """A :class:`~statelib.publication.target.Target` in a directory of a file system. ``attempt``: a text that no other
-    publisher has, 32 hexadecimal digits."""
+    """A :class:`~statelib.publication.target.TableTarget` in a directory of a file system. ``attempt``: a text that
+    no other publisher has, 32 hexadecimal digits."""
 
-    def __init__(self, table: Table, directory: str, attempt: str) -> None:
+    def __init__(self, table: PublishedTable, directory: str, attempt: str) -> None:
         self._table = table
         self._directory = directory
         self._attempt = attempt

@@ -9,7 +9,7 @@ from typing import Any
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId
 from statelib.model.moments import epoch_ms, moment_of
-from statelib.publication.target import Commit, Table
+from statelib.publication.target import Commit, PublishedTable
 
 MANIFEST_NAME = "_manifest.json"
 FORMAT = 1
@@ -41,12 +41,12 @@ class TableManifest:
     identity: tuple[str, ...]
     files: tuple[TableFile, ...]
 
-    def is_of(self, table: Table) -> bool:
+    def is_of(self, table: PublishedTable) -> bool:
         """Return whether the manifest belongs to the table."""
         return (self.pipeline, self.table, self.mode) == (table.pipeline, table.name, mode_of(table))
 
 
-def mode_of(table: Table) -> str:
+def mode_of(table: PublishedTable) -> str:
     """Return the mode of a table as the pipeline file has it."""
     return "changes" if table.changes else "table"
 

@@ -24,7 +24,7 @@ Write = Callable[[pa.Table], None]
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """One published table as the pipeline file has it. ``changes``: it is a feed of changes, not the state itself.
     ``retain``: the number of commits that stay readable."""
 
@@ -84,7 +84,7 @@ class Content(Protocol):
         ...
 
 
-class Target(Protocol):
+class TableTarget(Protocol):
     """A table at a place. Methods raise RetryableError if the place is in trouble, and InvalidRequestError
     (``foreign-target``) if something else wrote to the table."""
 
@@ -109,7 +109,7 @@ class Target(Protocol):
         ...
 
 
-def taken(table: Table, number: int) -> ConflictError:
+def taken(table: PublishedTable, number: int) -> ConflictError:
     """Return the error of a commit that another publisher has added."""
     return ConflictError(
         f"{table.target}: commit {number} exists already, another publisher was first",
@@ -118,7 +118,7 @@ def taken(table: Table, number: int) -> ConflictError:
     )
 
 
-def foreign(table: Table, problem: str) -> InvalidRequestError:
+def foreign(table: PublishedTable, problem: str) -> InvalidRequestError:
     """Return the error of a target to which something else has written."""
     return InvalidRequestError(
         f"{table.target}: {problem}",
@@ -128,7 +128,7 @@ def foreign(table: Table, problem: str) -> InvalidRequestError:
     )
 
 
-def check_columns(table: Table, expected: Sequence[str], actual: Sequence[str]) -> None:
+def check_columns(table: PublishedTable, expected: Sequence[str], actual: Sequence[str]) -> None:
     """Raise InvalidRequestError (``columns-changed``) unless the table's columns are those that are to be published."""
     if list(expected) != list(actual):
         raise InvalidRequestError(

@@ -32,7 +32,7 @@ def change_rows(differences: pa.Table, state: StateDescriptor, columns: Columns)
 
 
 def whole_changes(
-    known: Ragged,
+    keys: Ragged,
     entries: Iterable[StateRows],
     rows_of: Callable[[StateRows], pa.Table],
     rows_without: Callable[[Ragged], pa.Table],
@@ -41,13 +41,13 @@ def whole_changes(
     ``entries``: all of these, and a deletion per key that is not among them.
 
     ``rows_of``: entries as rows of the table. ``rows_without``: rows with these keys and null values."""
-    gone = np.ones(len(known), np.bool_)
+    gone = np.ones(len(keys), np.bool_)
     for part in entries:
-        positions = find_rows(known, part.keys)
+        positions = find_rows(keys, part.keys)
         gone[positions[positions >= 0]] = False
         changes = pa.array([INSERT, UPDATE]).take(pa.array((positions >= 0).astype(np.int8)))
         yield rows_of(part).append_column("change", changes)
-    deleted = rows_without(known.take(np.flatnonzero(gone)))
+    deleted = rows_without(keys.take(np.flatnonzero(gone)))
     yield deleted.append_column("change", pa.repeat(pa.scalar(DELETE), len(deleted)))
 
 

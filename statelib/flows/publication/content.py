@@ -26,7 +26,7 @@ from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.storage.local.scratch import scratch_directory
 
 Identities = Callable[[], Iterator[pa.Table]]
-"""A function that yields the rows of a feed: see :meth:`statelib.publication.target.Target.identities`."""
+"""A function that yields the rows of a feed: see :meth:`statelib.publication.target.TableTarget.identities`."""
 
 
 class PublishedContent:
@@ -96,9 +96,9 @@ class PublishedContent:
         elif not self._write_difference(commit, write):
             keys = PublishedKeys(self._stored_schema, self._stored, self._columns, self._identities)
             for part in self._passes():
-                known = keys.of(part)
+                published = keys.of(part)
                 entries = (rows for _, rows in self._read([part]))
-                for table in whole_changes(known, entries, self._rows, keys.table):
+                for table in whole_changes(published, entries, self._rows, keys.table):
                     write(feed_table(commit, table["change"], table.drop_columns(["change"])))
 
     def _write_difference(self, commit: Commit, write: Write) -> bool:

@@ -28,7 +28,7 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class TableStanding:
-    """How far a published table is behind. ``checkpoint_id``: the checkpoint of its newest commit, None if it has no
+    """The position of a published table. ``checkpoint_id``: the checkpoint of its newest commit, None if it has no
     commit. ``behind``: the number of checkpoints that are registered and not published. ``error``: why the table cannot
     be read, or '', and then ``behind`` is 0."""
 

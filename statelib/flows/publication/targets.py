@@ -4,17 +4,17 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import UnsupportedError
 from statelib.flows.wiring import Deployment
 from statelib.publication.parquet_directory import ParquetDirectory
-from statelib.publication.target import Table, Target
+from statelib.publication.target import PublishedTable, TableTarget
 from statelib.storage.uris import local_path
 
 
-def open_target(deployment: Deployment, pipeline: Pipeline, name: str, attempt: str) -> Target:
+def open_target(deployment: Deployment, pipeline: Pipeline, name: str, attempt: str) -> TableTarget:
     """Return the target of one published table. ``attempt``: a text that no other publisher has.
 
     Raises UnsupportedError (``unknown-scheme``)."""
     publication = pipeline.publish[name]
     place = publication.target.format(data=deployment.data)
-    table = Table(place, pipeline.name, name, publication.mode == "changes", publication.retain)
+    table = PublishedTable(place, pipeline.name, name, publication.mode == "changes", publication.retain)
     try:
         return ParquetDirectory(table, local_path(place), attempt)
     except UnsupportedError as error:
