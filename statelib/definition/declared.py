@@ -38,10 +38,10 @@ class DeclaredPipeline(Part):
 
     ``path``: the file that it was read from, '' if none. ``on_null_key``: whether an event without a key fails the run
     or is dropped and counted. ``on_gap``: whether an interval may be left out. ``schedule`` None: the pipeline is run
-    by hand only. ``source``: the only source; ``sources``: several sources by name. ``uid``: the text that the
-    operator's id is computed from, '' means the name. ``renamed_from``: earlier names and uids. ``uid_hash``: the
-    operator's id itself, in hex. ``allow_non_restored_state``: stored states that the file no longer has may be left
-    out."""
+    by hand only. ``source``: the only source; ``sources``: several sources by name. ``order_by``: the
+    columns that say whether an event comes before or after a delete of its key. ``uid``: the text that the operator's
+    id is computed from, '' means the name. ``renamed_from``: earlier names and uids. ``uid_hash``: the operator's id
+    itself, in hex. ``allow_non_restored_state``: stored states that the file no longer has may be left out."""
 
     name: str
     uid: str = ""
@@ -52,6 +52,7 @@ class DeclaredPipeline(Part):
     source: Source | None = None
     sources: dict[str, Source] = Field(default={})
     key: Names
+    order_by: Names = ()
     on_null_key: Literal["fail", "drop"] = "fail"
     on_gap: Literal["fail", "allow"] = "fail"
     states: dict[str, StateDefinition]
@@ -79,6 +80,11 @@ class DeclaredPipeline(Part):
         """The sources by their field: ``source`` alone, or each ``sources.<name>`` in the order of the file."""
         only = {} if self.source is None else {"source": self.source}
         return only | {f"sources.{name}": source for name, source in self.sources.items()}
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether events of a source can delete their key."""
+        return any(source.delete_when is not None for source in self.inputs.values())
 
     def declared_columns(self) -> dict[str, str]:
         """Return the types of the columns as text: the columns of the first source in the order of the file, then those

@@ -76,7 +76,7 @@ def better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, p
     for left, right in columns:
         if not tied.any():
             break
-        is_better, is_equal = _compared(left, right, how)
+        is_better, is_equal = compared(left, right, how)
         wins |= tied & is_better
         tied &= is_equal
     if wins.all() or not wins.any():
@@ -86,7 +86,7 @@ def better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, p
     return pa.concat_arrays([before, more]).take(pa.array(rows))
 
 
-def _compared(left: pa.Array, right: pa.Array, how: str) -> tuple[Mask, Mask]:
+def compared(left: pa.Array, right: pa.Array, how: str) -> tuple[Mask, Mask]:
     """Return whether each right value is better than the left value, and whether it is equal."""
     is_better = _mask((pc.less if how == "min" else pc.greater)(right, left))
     is_equal = _mask(pc.equal(right, left))

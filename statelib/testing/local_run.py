@@ -10,6 +10,7 @@ from statelib.backends.side_data import SideData
 from statelib.backends.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
+from statelib.functions.deletes import without_deleted
 from statelib.functions.hooks import SnapshotContext, call_hook
 from statelib.functions.interval import apply_interval, expired
 from statelib.functions.state_function import Progress
@@ -52,6 +53,9 @@ class LocalRun:
         after_ms = self.watermark_ms if end_ms is None else max(end_ms - 1, self.watermark_ms)
         progress = Progress(self.watermark_ms, after_ms, draining)
         states = expired(self.backend, self.pipeline.ttl(), progress)
+        if self.pipeline.has_deletes:
+            order_by = self.pipeline.order_by
+            keyed, keys, groups = without_deleted(self.backend, keyed, keys, groups, order_by)
         late = apply_interval(
             self.pipeline.functions(), states, keyed, keys, groups, progress=progress, operator=self.operator
         )

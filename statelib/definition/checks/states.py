@@ -156,7 +156,7 @@ def _check_by(field: FieldDefinition, agg: str, columns: Columns, where: Where) 
     for name in field.by:
         if name not in columns:
             yield not_declared(name, columns, where)
-        elif not _is_ordered(columns, name):
+        elif not is_ordered(columns, name):
             yield Problem(where, f"events are ordered by scalar columns; {name} is {columns[name]}")
 
 
@@ -194,6 +194,7 @@ def key_type_text(name: str, columns: Columns) -> str:
     return f"column {name} is {columns[name]}, which cannot be a key; key types are {', '.join(KEY_TYPES)}"
 
 
-def _is_ordered(columns: Columns, name: str) -> bool:
+def is_ordered(columns: Columns, name: str) -> bool:
+    """Return whether events can be ordered by a column."""
     type_ = columns[name]
     return type_ is None or bool(decimal_digits(type_)) or (isinstance(type_, Scalar) and type_ != VOID)

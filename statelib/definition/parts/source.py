@@ -49,17 +49,19 @@ Option = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | i
 class Source(Part):
     """The source of the events: the files under ``path`` in a ``format``, a ``table`` of Spark's catalog, or what a
     format reads by its ``options`` alone, such as a JDBC query. ``where``: a condition in SQL on the source's own
-    columns. ``path``, ``table``, ``where`` and the options are templates for str.format with ``data`` (the deployment's
-    root of data) and ``start``, ``end`` (datetimes of the data interval, in the schedule's zone); options also with
-    ``env[NAME]``, a variable of the Spark driver's environment. ``time_zone``: the zone of the source's times without a
-    zone, such as Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an error or an
-    interval without events. ``ready`` None: the events are complete whenever a run reads them."""
+    columns. ``delete_when``: such a condition, which holds for the events that delete their key. ``path``, ``table``,
+    ``where`` and the options are templates for str.format with ``data`` (the deployment's root of data) and ``start``,
+    ``end`` (datetimes of the data interval, in the zone of the schedule); options also with ``env[NAME]``, a variable
+    of the Spark driver's environment. ``time_zone``: the zone of the source's times without a zone, such as
+    Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an error or an interval
+    without events. ``ready`` None: the events are complete whenever a run reads them."""
 
     format: str | None = None
     path: str | None = None
     table: str | None = None
     options: dict[str, Option] = Field(default={})
     where: str | None = None
+    delete_when: str | None = None
     time_zone: str | None = None
     columns: Annotated[dict[str, SourceColumn], Field(min_length=1)]
     on_missing: Literal["fail", "empty"] = "fail"

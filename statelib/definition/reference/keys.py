@@ -118,6 +118,8 @@ DESCRIPTIONS = {
     "values are templates like `path`; `{env[NAME]}` is a variable of the Spark driver's environment, for passwords.",
     "source.where": "A condition in Spark's SQL on the source's own columns. A template like `path`, for example "
     "`at >= '{start}' AND at < '{end}'`. It bounds an interval's events if no path does.",
+    "source.delete_when": "A condition in Spark's SQL on the source's own columns, such as `op = 'd'`. An event for "
+    "which it holds deletes its key: the key's state is cleared, and only its events after the delete are applied.",
     "source.time_zone": "The zone of the source's times without a zone, such as `Europe/Berlin`. With it, a column of "
     "such times can be declared as `instant`, and a column of instants as `datetime`.",
     "source.on_missing": "Whether a path that does not exist, or has no files, is an error or an interval without "
@@ -138,6 +140,8 @@ DESCRIPTIONS = {
     "source.columns.<name>.expr": "An expression in Spark's SQL that computes the column from the source's own "
     "columns: `amount * price`, `payload.after.id`. Its value is cast to the type; a value that does not fit "
     "fails the run.",
+    "order_by": "The columns that say whether an event comes before or after a delete of its key, for `delete_when`: "
+    "a time, the position in a log. Every source has them.",
     "key": "The key column, or a list of key columns. State is kept per key.",
     "on_null_key": "Whether an event without a key fails the run, or is dropped and counted.",
     "on_gap": "Whether an interval may be left out. By default the run is refused, because its events would be lost.",

@@ -8,12 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError
+from statelib.functions.deletes import APPLIED, CHANGE, DELETED
 from statelib.spark.events.source_types import is_read_as, spark_name
 
 _LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
 """Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
 cast to the other without loss."""
 _ANSI = "spark.sql.ansi.enabled"
+_CHANGES = "tinyint"
+"""Spark's type of the column of changes."""
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
@@ -22,7 +25,7 @@ def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: 
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``bad-expression``."""
     source = part.source
-    if source.where is not None or any(column.expr for column in source.columns.values()):
+    if source.where or source.delete_when or any(column.expr for column in source.columns.values()):
         _check_strict(spark, pipeline, part)
     if part.where is not None:
         frame = _checked(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
@@ -40,7 +43,9 @@ def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: 
 
 def no_events(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Return a DataFrame without rows that has the declared columns."""
-    columns = (f"`{name}` {spark_name(type_)}" for name, type_ in pipeline.column_types().items())
+    columns = [f"`{name}` {spark_name(type_)}" for name, type_ in pipeline.column_types().items()]
+    if pipeline.has_deletes:
+        columns.append(f"`{CHANGE}` {_CHANGES}")
     return spark.createDataFrame([], ", ".join(columns))
 
 
@@ -59,7 +64,19 @@ def _columns(pipeline: Pipeline, part: SourcePart, frame: DataFrame, actual: Map
             expression = f"CAST(({column.expr}) AS {wanted}) AS `{name}`"
             _checked(pipeline, f"{part.field}.columns.{name}", column.expr, frame, expression)
             expressions.append(expression)
+    if pipeline.has_deletes:
+        expressions.append(_change(pipeline, part, frame))
     return expressions
+
+
+def _change(pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> str:
+    """Return the SQL expression for what each event does: it is applied, or it deletes its key."""
+    condition = part.source.delete_when
+    if condition is None:
+        return f"CAST({APPLIED} AS {_CHANGES}) AS `{CHANGE}`"
+    expression = f"CAST(IF(({condition}), {DELETED}, {APPLIED}) AS {_CHANGES}) AS `{CHANGE}`"
+    _checked(pipeline, f"{part.field}.delete_when", condition, frame, expression)
+    return expression
 
 
 def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, actual: str, wanted: str) -> str:

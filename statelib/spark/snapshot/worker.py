@@ -22,6 +22,7 @@ from statelib.flows.restore.layout import RestoreLayout
 from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
+from statelib.functions.deletes import without_deleted
 from statelib.functions.hooks import SnapshotContext, call_hook
 from statelib.functions.interval import IntervalResult, apply_interval
 from statelib.functions.interval import expired as without_expired
@@ -269,6 +270,8 @@ def apply_events(
     groups = key_groups(backend.schema, keys)
     states = without_expired(backend, pipeline.ttl(), progress)
     backend.count_changes()
+    if pipeline.has_deletes:
+        events, keys, groups = without_deleted(backend, events, keys, groups, pipeline.order_by)
     late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
     return IntervalResult(late)
 

@@ -132,3 +132,16 @@ def test_each_source_is_ready_by_its_own_conditions(tmp_path: Path) -> None:
         "orders: /d/orders/2026-01-01/_SUCCESS does not exist",
         "refunds: /d/refunds/2026-01-02, of the interval after it, does not exist",
     ]
+
+
+def test_a_delete_needs_an_order_that_every_source_has(tmp_path: Path) -> None:
+    data = content()
+    data["sources"]["refunds"]["delete_when"] = "op = 'd'"
+    assert "order_by: is missing: 'delete_when' needs the columns" in problem_of(tmp_path, data)
+    assert "order_by.0: column 'tim' is not in source.columns" in problem_of(tmp_path, data | {"order_by": "tim"})
+    expected = "sources.orders.columns: has no column 'reason': it is in order_by, which every source must have"
+    assert expected in problem_of(tmp_path, data | {"order_by": ["at", "reason"]})
+    assert loaded(tmp_path, data | {"order_by": "at"}).has_deletes
+    data["sources"]["refunds"]["delete_when"] = " "
+    assert "sources.refunds.delete_when: expected a condition" in problem_of(tmp_path, data | {"order_by": "at"})
+    assert "order_by: has a meaning only with 'delete_when'" in problem_of(tmp_path, content(order_by="at"))
