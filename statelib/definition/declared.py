@@ -1,5 +1,6 @@
 """The declared pipeline: fields of a pipeline file in the right form. ``checks`` checks whether they fit together."""
 
+from collections.abc import Iterator
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +23,14 @@ from statelib.definition.parts.publish import Publication
 from statelib.definition.parts.quality import Checks
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import type_of
-from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
+from statelib.definition.states import (
+    descriptor_of,
+    function_of,
+    operator_descriptor_of,
+    timers_of,
+    ttl_of,
+    with_whole_rows,
+)
 from statelib.model.choices import Backend
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema
@@ -107,7 +115,7 @@ class DeclaredPipeline(Part):
     def schema(self) -> KeyedStateSchema:  # type: ignore[override]  # pydantic's own is deprecated
         """Return the schema of the keyed state: key type, max parallelism, the states in order, then their timers."""
         columns = self.column_types()
-        states = tuple(descriptor_of(name, state, columns) for name, state in self.states.items())
+        states = tuple(descriptor_of(name, state, columns) for name, state in self._whole_states(columns))
         timers = tuple(timers for name, state in self.states.items() for timers in timers_of(name, state))
         return KeyedStateSchema(self.key_type(), self.max_parallelism, states + timers)
 
@@ -123,4 +131,8 @@ class DeclaredPipeline(Part):
     def functions(self) -> tuple["StateFunction", ...]:
         """Return one function per state, in the order of the file. User functions are imported when first applied."""
         columns, drop = self.column_types(), self.on_null_key == "drop"
-        return tuple(function_of(name, state, columns, self.key, drop) for name, state in self.states.items())
+        states = self._whole_states(columns)
+        return tuple(function_of(name, state, columns, self.key, drop) for name, state in states)
+
+    def _whole_states(self, columns: dict[str, StateType]) -> Iterator[tuple[str, StateDefinition]]:
+        return ((name, with_whole_rows(state, columns, self.key)) for name, state in self.states.items())

@@ -41,6 +41,20 @@ def operator_descriptor_of(name: str, state: OperatorStateDefinition) -> Operato
     return OperatorStateDescriptor(name, _MODES[state.mode], type_of(type_text), key_type)
 
 
+def with_whole_rows(state: StateDefinition, columns: Types, key: tuple[str, ...]) -> StateDefinition:
+    """Return the state with the columns of each ``latest`` named: all of the source but those of the key, of the user
+    key and of its own ``by``."""
+
+    def named(field: FieldDefinition) -> FieldDefinition:
+        if field.agg != "latest":
+            return field
+        others = (*key, *field.by, state.user_key)
+        return field.model_copy(update={"of": tuple(name for name in columns if name not in others)})
+
+    fields = {name: named(field) for name, field in state.fields.items()}
+    return state.model_copy(update={"fields": fields, "value": state.value and named(state.value)})
+
+
 def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDescriptor:
     """Return the descriptor of a keyed state."""
     user_key_type = columns[state.user_key] if state.user_key is not None else None
@@ -65,7 +79,7 @@ def _meanings(state: StateDefinition) -> Iterator[FieldMeaning]:
         keeps_nulls = field.nulls is Nulls.KEEP
         agg = field.agg or ""
         yield FieldMeaning(
-            name, agg, of, field.by, field.bounds, field.renamed_from, keeps_nulls, bool(field.together), field.where
+            name, agg, of, field.by, field.numbers, field.renamed_from, keeps_nulls, bool(field.together), field.where
         )
 
 
@@ -134,4 +148,4 @@ def _spec(field: FieldDefinition, columns: Types) -> AggregateSpec:
     assert field.agg is not None, "an aggregate without a name passed the checks"
     of = (field.of, columns[field.of]) if isinstance(field.of, str) else None
     by, together = (tuple((name, columns[name]) for name in names) for names in (field.by, field.together))
-    return AggregateSpec(field.agg, of, by, field.bounds, field.nulls or Nulls.SKIP, together, field.where)
+    return AggregateSpec(field.agg, of, by, field.numbers, field.nulls or Nulls.SKIP, together, field.where)

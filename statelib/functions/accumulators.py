@@ -14,15 +14,19 @@ import pyarrow.compute as pc
 
 from statelib.errors import InvalidRequestError
 from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.decay import Decay
 from statelib.functions.decimal_sums import add_decimals, sum_decimals
 from statelib.functions.grouping import (
     Grouping,
     Rows,
+    list_array,
     one_array,
     reduce_groups,
+    stack,
     valid_rows,
 )
 from statelib.functions.picks import Pick, better, clean
+from statelib.functions.ranked import Ranked, first_of_groups
 from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
 
@@ -146,7 +150,7 @@ class Deviations:
 @dataclass(frozen=True)
 class Collected:
     """``collect`` and ``distinct``: values in ascending order, so that the result does not depend on the order of
-    events."""
+    events. With a limit, the least values."""
 
     spec: AggregateSpec
 
@@ -155,7 +159,7 @@ class Collected:
         return self._lists(values, codes, grouping.size)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        lists, codes = _stack(before, more)
+        lists, codes = stack(before, more)
         lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
         return self._lists(lists.flatten(), np.repeat(codes, lengths), len(before))
 
@@ -170,7 +174,10 @@ class Collected:
             distinct_rows = np.flatnonzero(np.concatenate(([True], ~repeats)))
             values, codes = values.take(pa.array(distinct_rows)), codes[distinct_rows]
         counts = np.bincount(codes, minlength=size)
-        return _list_array(values, counts)
+        if self.spec.bounds:
+            rows, counts = first_of_groups(np.arange(len(codes)), codes, size, int(self.spec.bounds[0]))
+            values = values.take(pa.array(rows))
+        return list_array(values, counts)
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,7 @@ class Histogram:
     def _lists(self, counts: npt.NDArray[np.int64]) -> pa.Array:
         """Return the rows of a matrix of counts as lists. A histogram without any value is null."""
         filled = counts.any(axis=1)
-        return _list_array(pa.array(counts[filled].reshape(-1).astype(np.int64)), np.where(filled, self.width, 0))
+        return list_array(pa.array(counts[filled].reshape(-1).astype(np.int64)), np.where(filled, self.width, 0))
 
     def _matrix(self, lists: pa.Array) -> npt.NDArray[np.int64]:
         """Return stored histograms as a matrix of counts, with zeros for null."""
@@ -231,6 +238,10 @@ ACCUMULATORS: dict[str, Callable[[AggregateSpec], Accumulator]] = {
     "stddev": Deviations,
     "bool_and": Extreme,
     "bool_or": Extreme,
+    "latest": Pick,
+    "top": Ranked,
+    "bottom": Ranked,
+    "decay": Decay,
 }
 
 
@@ -246,13 +257,6 @@ def _inputs(events: pa.Table, column: str, codes: Rows) -> tuple[pa.Array, Rows]
         return values, codes
     rows = valid_rows([values])
     return values.take(pa.array(rows)), codes[rows]
-
-
-def _stack(before: pa.Array, more: pa.Array) -> tuple[pa.Array, Rows]:
-    """Return the non-null accumulators of ``before``, then those of ``more``, and the row number of each."""
-    both = pa.concat_arrays([before, more])
-    rows = valid_rows([both])
-    return both.take(pa.array(rows)), rows % max(len(before), 1)
 
 
 def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
@@ -316,10 +320,3 @@ def _deviations(means: npt.NDArray[Any], squares: npt.NDArray[Any], counts: npt.
 
 def _sum_and_count(sums: pa.Array, counts: pa.Array, null: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([sums, counts], ["sum", "count"], mask=null)
-
-
-def _list_array(values: pa.Array, lengths: npt.NDArray[np.integer]) -> pa.Array:
-    """Return the ``values`` split into consecutive lists of these lengths. A list of length 0 becomes null."""
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(lengths == 0))

@@ -42,8 +42,9 @@ class AggregateSpec:
     """One aggregate of one column.
 
     ``of`` is (column, type), or None for a ``count`` of events. ``by`` are the columns that order ``first`` and
-    ``last``. ``bounds`` are the upper bounds of a ``histogram``. ``nulls`` applies to ``first`` and ``last``.
-    ``together`` replaces ``of`` and holds several columns of ``first`` or ``last`` that come from the same event.
+    ``last``. ``bounds`` are the upper bounds of a ``histogram``, or the one number of another aggregate: ``n``,
+    ``limit`` or the half-life in milliseconds. ``nulls`` applies to ``first`` and ``last``. ``together`` replaces
+    ``of`` and holds several columns of ``first`` or ``last`` that come from the same event.
     ``where`` is the boolean column of the events that count, '' if all events do."""
 
     agg: str
@@ -86,13 +87,17 @@ class ColumnRule(StrEnum):
 @dataclass(frozen=True)
 class Aggregate:
     """The description of an aggregate. ``inputs`` are the names of the scalar types that its column may have; if it is
-    empty, any type is allowed."""
+    empty, any type is allowed. ``takes_together``: it may take several columns of one event. ``number``: the key of the
+    number that it needs, or may have, '' if it has none."""
 
     accumulator: Callable[[AggregateSpec], StateType]
     inputs: tuple[str, ...] = ORDERED
     column: ColumnRule = ColumnRule.REQUIRED
     takes_by: bool = False
     takes_bounds: bool = False
+    takes_together: bool = False
+    number: str = ""
+    number_required: bool = True
 
 
 def _type_of_column(spec: AggregateSpec) -> StateType:
@@ -108,6 +113,14 @@ def _pick(spec: AggregateSpec) -> StateType:
     order = tuple(Field(f"by_{name}", type_) for name, type_ in spec.by)
     together = Row(tuple(Field(name, type_) for name, type_ in spec.together))
     return Row((Field("value", together if spec.together else spec.of_required[1]), *order))
+
+
+def _ranked(spec: AggregateSpec) -> StateType:
+    return ListOf(_pick(spec))
+
+
+def _decay(spec: AggregateSpec) -> StateType:
+    return Row((Field("value", DOUBLE), *(Field(f"by_{name}", type_) for name, type_ in spec.by)))
 
 
 def _list_of_column(spec: AggregateSpec) -> StateType:
@@ -126,15 +139,19 @@ AGGREGATES: dict[str, Aggregate] = {
     "min": Aggregate(_type_of_column),
     "max": Aggregate(_type_of_column),
     "avg": Aggregate(_average, inputs=NUMERIC),
-    "first": Aggregate(_pick, takes_by=True),
-    "last": Aggregate(_pick, takes_by=True),
-    "collect": Aggregate(_list_of_column),
-    "distinct": Aggregate(_list_of_column),
+    "first": Aggregate(_pick, takes_by=True, takes_together=True),
+    "last": Aggregate(_pick, takes_by=True, takes_together=True),
+    "collect": Aggregate(_list_of_column, number="limit", number_required=False),
+    "distinct": Aggregate(_list_of_column, number="limit", number_required=False),
     "histogram": Aggregate(lambda _: ArrayOf(LONG), inputs=NUMERIC, takes_bounds=True),
     "variance": Aggregate(lambda _: DEVIATIONS, inputs=NUMERIC),
     "stddev": Aggregate(lambda _: DEVIATIONS, inputs=NUMERIC),
     "bool_and": Aggregate(_type_of_column, inputs=("boolean",)),
     "bool_or": Aggregate(_type_of_column, inputs=("boolean",)),
+    "latest": Aggregate(_pick, column=ColumnRule.OPTIONAL, takes_by=True),
+    "top": Aggregate(_ranked, takes_by=True, takes_together=True, number="n"),
+    "bottom": Aggregate(_ranked, takes_by=True, takes_together=True, number="n"),
+    "decay": Aggregate(_decay, inputs=NUMERIC, column=ColumnRule.OPTIONAL, takes_by=True, number="half_life"),
 }
 """
 The aggregates by name.
@@ -145,13 +162,16 @@ The aggregates by name.
 - ``avg``: the sum and the count are stored.
 - ``first``, ``last``: the value of the first or last event in the order of the ``by`` columns. Events with equal ``by``
   columns are ordered by the value itself, null before all others. An event with a null in a ``by`` column is ignored.
-- ``collect``: all values in ascending order.
+- ``collect``: all values in ascending order, or the least ones with a ``limit``.
 - ``distinct``: each value once, in ascending order.
 - ``histogram``: counts of values by upper bound. Element i counts bounds[i-1] < value <= bounds[i], and the last
   element counts the values above every bound.
 - ``variance``, ``stddev``: those of a sample, as in SQL. The mean, the sum of the squared deviations from it, and the
   count are stored.
 - ``bool_and``, ``bool_or``: whether all values are true, or any value is.
+- ``latest``: all columns of the last event in the order of the ``by`` columns.
+- ``top``, ``bottom``: the ``n`` events with the greatest or least ``by`` columns, the best first.
+- ``decay``: the sum of a column, or the number of events, each halved once per half-life until the last event.
 """
 
 

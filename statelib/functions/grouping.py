@@ -161,3 +161,17 @@ def valid_rows(columns: Sequence[pa.Array]) -> Rows:
     for column in columns:
         valid &= column.is_valid().to_numpy(zero_copy_only=False)
     return np.flatnonzero(valid).astype(np.int64)
+
+
+def stack(before: pa.Array, more: pa.Array) -> tuple[pa.Array, Rows]:
+    """Return the non-null accumulators of ``before``, then those of ``more``, and the row number of each."""
+    both = pa.concat_arrays([before, more])
+    rows = valid_rows([both])
+    return both.take(pa.array(rows)), rows % max(len(before), 1)
+
+
+def list_array(values: pa.Array, lengths: npt.NDArray[np.integer]) -> pa.Array:
+    """Return the ``values`` split into consecutive lists of these lengths. A list of length 0 becomes null."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(lengths == 0))

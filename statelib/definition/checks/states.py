@@ -5,19 +5,27 @@ from itertools import pairwise
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.time import check_time, is_reference, not_declared
+from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import FieldDefinition, StateDefinition
 from statelib.definition.parts.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.errors import StatelibError
 from statelib.functions.aggregates import AGGREGATES, ColumnRule, Nulls, accepts
-from statelib.model.types import BOOLEAN, VOID, Scalar, decimal_digits
+from statelib.model.types import BOOLEAN, DATETIME, INSTANT, VOID, Scalar, decimal_digits
 
 AGGREGATES_OF_KIND = {
     "reducing": ("count", "sum", "min", "max", "bool_and", "bool_or"),
-    "list": ("collect", "distinct"),
+    "list": ("collect", "distinct", "top", "bottom"),
 }
 """The aggregates of kinds that allow only some: the value of a reducing state has the type of its input, and a list
 state holds elements."""
+
+NUMBERS = {
+    "n": "how many events to store",
+    "limit": "how many values to store",
+    "half_life": "the time in which a value is halved, for example 7d",
+}
+"""The keys of an aggregate's number, with their meanings."""
 
 
 def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequence[str]) -> Iterator[Problem]:
@@ -37,10 +45,13 @@ def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequen
         yield from _check_function(state, key, where)
         return
     allowed = AGGREGATES_OF_KIND.get(state.kind, tuple(AGGREGATES))
-    for field_name, field in state.fields.items():
-        yield from _check_aggregate(field, columns, allowed, state.kind, (*where, "fields", field_name))
+    fields: dict[Where, FieldDefinition] = {("fields", field_name): field for field_name, field in state.fields.items()}
     if state.value is not None:
-        yield from _check_aggregate(state.value, columns, allowed, state.kind, (*where, "value"))
+        fields["value",] = state.value
+    for at, field in fields.items():
+        yield from _check_aggregate(field, columns, allowed, state.kind, (*where, *at))
+        if field.agg == "latest" and field.agg in allowed:
+            yield from _check_latest(field, columns, (*key, state.user_key), (*where, *at))
 
 
 def _check_shape(state: StateDefinition, where: Where) -> Iterator[Problem]:
@@ -104,6 +115,7 @@ def _check_aggregate(
         yield from _check_by(field, field.agg, columns, where)
         yield from _check_nulls(field, field.agg, where)
         yield from _check_bounds(field, field.agg, where)
+        yield from _check_number(field, field.agg, where)
         yield from _check_where(field.where, columns, (*where, "where"))
 
 
@@ -127,8 +139,9 @@ def _check_of(field: FieldDefinition, agg: str, columns: Columns, where: Where) 
 
 def _check_together(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
     """Yield the problem of an ``of`` with several columns, if it has one."""
-    if not AGGREGATES[agg].takes_by:
-        yield Problem(where, f"{agg} takes one column; several columns of one event belong to first and last")
+    if not AGGREGATES[agg].takes_together:
+        owners = _names("takes_together")
+        yield Problem(where, f"{agg} takes one column; several columns of one event belong to {owners}")
     elif not field.together:
         yield Problem(where, "expected a column, or several in brackets, found none")
     elif len(set(field.together)) < len(field.together):
@@ -137,7 +150,7 @@ def _check_together(field: FieldDefinition, agg: str, where: Where) -> Iterator[
 
 def _check_nulls(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
     where = (*where, "nulls")
-    if field.nulls is not None and not AGGREGATES[agg].takes_by:
+    if field.nulls is not None and agg not in ("first", "last"):
         yield Problem(where, f"{agg} skips nulls; 'nulls' belongs to first and last")
     elif field.nulls is Nulls.SKIP and field.together:
         yield Problem(where, "several columns of one event keep their nulls; name one column in 'of' to skip them")
@@ -147,10 +160,18 @@ def _check_by(field: FieldDefinition, agg: str, columns: Columns, where: Where) 
     where = (*where, "by")
     if not AGGREGATES[agg].takes_by:
         if field.by:
-            yield Problem(where, f"{agg} has no order; 'by' belongs to first and last")
+            yield Problem(where, f"{agg} has no order; 'by' belongs to {_names('takes_by')}")
         return
     if not field.by:
         yield Problem(where[:-1], f"{agg} needs 'by': the columns that order the events")
+    elif agg == "decay":
+        yield from _check_time(field.by, columns, where)
+    else:
+        yield from _check_order(field, columns, where)
+
+
+def _check_order(field: FieldDefinition, columns: Columns, where: Where) -> Iterator[Problem]:
+    """Yield the problems of columns that order events."""
     if len(set(field.by)) < len(field.by):
         yield Problem(where, f"expected each column once, found {', '.join(field.by)}")
     for name in field.by:
@@ -158,6 +179,52 @@ def _check_by(field: FieldDefinition, agg: str, columns: Columns, where: Where) 
             yield not_declared(name, columns, where)
         elif not is_ordered(columns, name):
             yield Problem(where, f"events are ordered by scalar columns; {name} is {columns[name]}")
+
+
+def _check_time(by: Sequence[str], columns: Columns, where: Where) -> Iterator[Problem]:
+    """Yield the problem of the order of ``decay``, which is one time."""
+    if len(by) > 1:
+        yield Problem(where, f"decay takes one time, found {', '.join(by)}")
+    elif by[0] not in columns:
+        yield not_declared(by[0], columns, where)
+    elif columns[by[0]] not in (None, INSTANT, DATETIME):
+        yield Problem(where, f"decay takes a time, instant or datetime; {by[0]} is {columns[by[0]]}")
+
+
+def _check_number(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
+    """Yield the problems of ``n``, ``limit`` and ``half_life``."""
+    wanted = AGGREGATES[agg].number
+    for name, example in NUMBERS.items():
+        given = getattr(field, name) is not None
+        if given and name != wanted:
+            owners = ", ".join(other for other, aggregate in AGGREGATES.items() if aggregate.number == name)
+            yield Problem((*where, name), f"{agg} has none; it belongs to {owners}")
+        elif not given and name == wanted and AGGREGATES[agg].number_required:
+            yield Problem(where, f"{agg} needs '{name}': {example}")
+    if field.half_life is not None and milliseconds(field.half_life) == 0:
+        yield Problem((*where, "half_life"), "expected a duration of more than 0")
+
+
+def _check_latest(
+    field: FieldDefinition, columns: Columns, others: Sequence[str | None], where: Where
+) -> Iterator[Problem]:
+    """Yield the problems of the columns of ``latest``, which it takes without naming them. ``others``: those that it
+    does not take."""
+    if field.of is not None:
+        yield Problem((*where, "of"), "latest takes all columns of the event; name some of them with last")
+        return
+    names = [name for name in columns if name not in (*others, *field.by)]
+    if not names:
+        yield Problem(where, "latest takes the columns besides the key and 'by', and there are none")
+    for name in names:
+        type_ = columns[name]
+        if type_ is not None and not accepts("latest", type_):
+            yield Problem(where, f"latest takes all columns; {name} is {type_}: name the others with last")
+
+
+def _names(ability: str) -> str:
+    """Return the aggregates with an ability as text."""
+    return ", ".join(agg for agg, aggregate in AGGREGATES.items() if getattr(aggregate, ability))
 
 
 def _check_bounds(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:

@@ -111,8 +111,9 @@ class FieldDefinition(Part):
     """The content of a state or of one of its fields: an aggregate (``agg``), or only a ``type`` if a
     user function computes it. A text instead of a mapping is short for ``type``. ``of`` with several columns: ``first``
     or ``last`` takes all of them from one event. ``nulls``: whether ``first`` and ``last`` keep a null as a value.
-    ``where``: the boolean column of the events that count, '' if all events do. ``renamed_from``: names of the field in
-    older checkpoints."""
+    ``n``: the number of events that ``top`` and ``bottom`` store. ``limit``: the most values that ``collect`` and
+    ``distinct`` store, None for all. ``half_life``: the time in which ``decay`` halves a value. ``where``: the boolean
+    column of the events that count, '' if all events do. ``renamed_from``: names of the field in older checkpoints."""
 
     model_config = ConfigDict(json_schema_extra={SHORT_FORM: "type"})
 
@@ -121,6 +122,9 @@ class FieldDefinition(Part):
     by: Names = ()
     nulls: Nulls | None = None
     bounds: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] = ()
+    n: Count | None = None
+    limit: Count | None = None
+    half_life: Duration | None = None
     where: str = ""
     type: str | None = None
     renamed_from: Names = ()
@@ -134,6 +138,13 @@ class FieldDefinition(Part):
     def together(self) -> tuple[str, ...]:
         """The columns that are taken from one event, () if ``of`` is a single column."""
         return self.of if isinstance(self.of, tuple) else ()
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The bounds of a histogram, or the one number of another aggregate; a half-life is in milliseconds."""
+        half_life_ms = None if self.half_life is None else milliseconds(self.half_life)
+        given = [number for number in (self.n, self.limit, half_life_ms) if number is not None]
+        return self.bounds or tuple(map(float, given))
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -156,6 +156,9 @@ DESCRIPTIONS = {
     "states.<name>.fields.<name>.nulls": "For `first` and `last`: `skip` (the default) takes the first or last value "
     "that is not null; `keep` takes the value of the first or last event, which may be null.",
     "states.<name>.fields.<name>.bounds": "For `histogram`: the upper bounds of its buckets.",
+    "states.<name>.fields.<name>.n": "For `top` and `bottom`: how many events are stored.",
+    "states.<name>.fields.<name>.limit": "For `collect` and `distinct`: how many values to store, the least ones.",
+    "states.<name>.fields.<name>.half_life": "For `decay`: the time in which a value loses half of its weight.",
     "states.<name>.fields.<name>.where": "A boolean column: only events for which it is true count. "
     "`{agg: count, where: refunded}` counts the refunds. Compute the column with `expr` in `source.columns`.",
     "states.<name>.fields.<name>.type": "The field's type, instead of `agg`, if a function computes the field. The "

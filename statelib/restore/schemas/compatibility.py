@@ -215,5 +215,6 @@ def _counted(meaning: FieldMeaning) -> str:
 
 def _description(meaning: FieldMeaning) -> str:
     by = f" by {', '.join(meaning.by)}" if meaning.by else ""
-    bounds = f" with bounds {[float(f'{b:g}') for b in meaning.bounds]}" if meaning.bounds else ""
+    of_histogram = "bounds " if meaning.agg == "histogram" else ""
+    bounds = f" with {of_histogram}{[float(f'{b:g}') for b in meaning.bounds]}" if meaning.bounds else ""
     return f"{meaning.agg or 'a user function'}{by}{bounds}"

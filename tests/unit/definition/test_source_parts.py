@@ -133,8 +133,8 @@ def test_the_parts_of_an_interval_are_consecutive_and_cover_it(cron: str, moment
 
 
 def test_a_column_type_has_the_name_that_spark_uses() -> None:
-    for name in COLUMN_TYPES:
-        assert spark_name(type_of(name))
+    for name in (*COLUMN_TYPES, "sql<DECIMAL(9, 2)>"):
+        assert spark_name(type_of(name.replace("precision, scale", "9, 2")))
     nested = type_of("map<string, list<row<a: long, b: instant>>>")
     assert spark_name(nested) == "map<string,array<struct<a:bigint,b:timestamp>>>"
 
