@@ -46,8 +46,8 @@ def visible_json(document: str) -> str:
 _NOT_ASCII = re.compile("[^\n\x20-\x7e]")
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _json_escape(match: re.Match[str]) -> str:
+    character = match[0]
     if not is_hidden(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass")

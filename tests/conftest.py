@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERPRETER = Path(__file__).resolve().parents[1] / ".work" / "endpoint" / "bin" / "python"
-"""Made by ``make setup`` from requirements/endpoint.txt."""
+"""The interpreter of the environment that ``make setup`` makes from requirements/endpoint.txt."""
 AZURITE = INTERPRETER.parents[2] / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-"""Made by ``make setup`` from azurite/package-lock.json, where there is npm."""
+"""The program that ``make setup`` installs from azurite/package-lock.json, if there is npm."""
 
 _buckets = count()
 

@@ -61,7 +61,7 @@ def test_public_functions_are_used_elsewhere() -> None:
 
 
 def test_the_licence_is_apaches() -> None:
-    """Requirement R175: nothing here is under another licence."""
+    """Requirement R175: no file is under another licence."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["license"] == "Apache-2.0"
     assert "Version 2.0, January 2004" in (ROOT / "LICENSE").read_text()

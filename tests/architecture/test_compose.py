@@ -39,14 +39,14 @@ def variables(name: str) -> dict[str, str]:
     return SERVICES[name].get("environment", {})
 
 
-def test_the_services_are_those_of_a_cluster() -> None:
+def test_the_services_form_a_cluster() -> None:
     assert {"postgres", "s3", "spark-master", "init"} <= set(SERVICES)
     assert {f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")} <= AIRFLOW
     assert len(WORKERS) == 2
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_an_image_is_pinned_or_built_from_here(name: str) -> None:
+def test_an_image_is_pinned_or_built_from_this_repository(name: str) -> None:
     service = SERVICES[name]
     if service.get("pull_policy") == "never":
         assert service["image"] == BUILT["image"]
@@ -62,7 +62,7 @@ def test_the_image_is_built_once() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_nobody_is_root_or_may_become_it(name: str) -> None:
+def test_no_service_is_root_or_can_become_root(name: str) -> None:
     service = SERVICES[name]
     assert service["user"].split(":")[0] not in ("", "0", "root")
     assert service["cap_drop"] == ["ALL"]
@@ -70,7 +70,7 @@ def test_nobody_is_root_or_may_become_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_shows_its_health_and_waits_for_that_of_others(name: str) -> None:
+def test_a_service_has_a_health_check_and_waits_for_those_of_others(name: str) -> None:
     service = SERVICES[name]
     assert ("healthcheck" in service) is (name not in ONCE)
     for other, condition in service.get("depends_on", {}).items():
@@ -79,7 +79,7 @@ def test_a_service_shows_its_health_and_waits_for_that_of_others(name: str) -> N
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_secrets_come_from_outside(name: str) -> None:
+def test_secrets_are_taken_from_variables(name: str) -> None:
     for variable, value in variables(name).items():
         if SECRET.search(variable) or variable.startswith("ROOT_"):
             assert REFERENCE.search(value), f"{name}: {variable}"
@@ -95,7 +95,7 @@ def test_the_example_has_each_variable_and_no_secret() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(AIRFLOW))
-def test_airflow_gets_the_settings_of_make_cluster(name: str) -> None:
+def test_airflow_has_the_settings_of_make_cluster(name: str) -> None:
     s3 = S3Endpoint("http://127.0.0.1:1", "http://127.0.0.1:2")
     native = cluster_settings(Listen(1, "x"), s3, 3)
     given = variables(name)
@@ -111,11 +111,11 @@ def test_airflow_gets_the_settings_of_make_cluster(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(WORKERS))
-def test_workers_get_the_storage_and_nothing_else(name: str) -> None:
+def test_workers_have_only_the_settings_of_the_storage(name: str) -> None:
     assert set(variables(name)) == set(S3Endpoint("", "").environment)
 
 
-def test_what_airflow_and_spark_are_told_to_run_exists(tmp_path: Path) -> None:
+def test_the_commands_of_airflow_and_spark_exist(tmp_path: Path) -> None:
     wanted = {tuple(words[1:2]) for words in commands() if words[0] == "airflow"} | {("db",)}
     code = "from airflow.cli.cli_parser import ALL_COMMANDS_DICT; print(*ALL_COMMANDS_DICT)"
     env = {**os.environ, "AIRFLOW_HOME": str(tmp_path)}
@@ -134,7 +134,7 @@ def commands() -> Iterator[list[str]]:
     return (service["command"] for service in SERVICES.values() if "command" in service)
 
 
-def test_the_dockerfile_copies_what_there_is_and_installs_what_is_pinned() -> None:
+def test_the_dockerfile_copies_existing_files_and_installs_pinned_packages() -> None:
     text = (DOCKER / "Dockerfile").read_text()
     (base,) = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     assert PINNED.match(base)

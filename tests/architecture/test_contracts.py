@@ -37,7 +37,7 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_contracts_hold() -> None:
+def test_the_import_contracts_hold() -> None:
     result = lint_imports(ROOT)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -71,7 +71,7 @@ def test_contracts_hold() -> None:
         ("dags/new.py", "fastapi", "FastAPI lives"),
     ],
 )
-def test_contracts_can_be_broken(tmp_path: Path, module: str, imported: str, contract: str) -> None:
+def test_each_import_contract_can_be_broken(tmp_path: Path, module: str, imported: str, contract: str) -> None:
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -84,7 +84,7 @@ def test_contracts_can_be_broken(tmp_path: Path, module: str, imported: str, con
     assert any(line.startswith(contract) for line in broken), result.stdout
 
 
-def test_arrows_file_systems_are_opened_in_storage_only() -> None:
+def test_file_systems_of_arrow_are_opened_only_in_storage() -> None:
     """import-linter sees only the first part of a library's name."""
     uses = [
         f"{path}:{line} {name}"
@@ -120,13 +120,13 @@ def private_airflow(tree: ast.Module) -> set[str]:
     }
 
 
-def test_private_modules_of_airflow_are_imported_in_one_file_only() -> None:
+def test_private_modules_of_airflow_are_imported_in_only_one_file() -> None:
     importing = {path: private_airflow(tree) for path, _, tree in modules("plugins", "dags")}
     assert importing.pop(INTERNALS)
     assert {path: names for path, names in importing.items() if names} == {}
 
 
-def test_what_is_private_of_airflow() -> None:
+def test_private_modules_of_airflow_are_recognised() -> None:
     source = "import airflow.models\nfrom airflow.sdk.execution_time import comms\nfrom airflow.sdk import DAG"
     assert private_airflow(ast.parse(source)) == {"airflow.models", "airflow.sdk.execution_time"}
 

@@ -13,9 +13,9 @@ CHANGES = frozenset(
     + ["os.makedirs", "shutil.rmtree", "shutil.move", "obstore.put", "obstore.delete", "obstore.copy"]
     + ["create_file", "create_in", ".create_checkpoint", ".rename", ".unlink", ".mkdir", ".rmdir"]
 )
-"""By the names that they are called by; a dot stands for a method of whatever it is."""
+"""Calls that change something, by their names; a leading dot means a method of any object."""
 NOT_LOOKED_AT = ("statelib/testing/", "statelib/cli/", "statelib/quality/", "statelib/savepoints/diff/output.py")
-"""What they write is a report or a user's own file, and no state."""
+"""These write a report or a user's own file, and no state."""
 
 HELD = "live state of one task: it goes with the task's scratch directory"
 WITHOUT = {
@@ -39,7 +39,7 @@ WITHOUT = {
     "statelib/storage/local/store.py:discard": "the same",
     "statelib/storage/local/store.py:clear": "the same",
 }
-"""Functions, or whole files, that need none, and why."""
+"""Functions, or whole files, that need no crash point, with the reason."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -57,7 +57,7 @@ def calls(function: ast.AST) -> list[ast.Call]:
 
 
 def names_of(call: ast.Call) -> set[str]:
-    """``os.link`` is called by that name and by ``.link``."""
+    """Return the names by which a function is called: ``os.link`` is called by that name and by ``.link``."""
     name = ast.unparse(call.func)
     return {name, f".{name.rpartition('.')[2]}"} if isinstance(call.func, ast.Attribute) else {name}
 
@@ -101,13 +101,13 @@ def test_every_change_has_a_crash_point() -> None:
     assert [name for name in unlabelled_calls if name not in WITHOUT and name.partition(":")[0] not in WITHOUT] == []
 
 
-def test_every_transaction_says_what_it_writes() -> None:
+def test_every_transaction_has_a_name() -> None:
     unlabelled_calls = [(path, *write) for path, tree in looked_at() for write in writes(tree)]
     assert [(path, line) for path, line, write in unlabelled_calls if write not in TRANSACTIONS] == []
     assert sorted(write for _, _, write in unlabelled_calls) == sorted(TRANSACTIONS), "one transaction, one name"
 
 
-def test_every_point_is_registered_and_every_registered_one_is_there() -> None:
+def test_every_crash_point_is_registered_and_every_registered_one_exists() -> None:
     named = {name for _, tree in looked_at() for name in points_in(tree)}
     assert named == POINTS.keys() - {f"{name}: {when}" for name in TRANSACTIONS for when in ENDS}
 
@@ -125,12 +125,12 @@ ENDS = ("before commit", "committed")
         "create_file(d, n)",
     ],
 )
-def test_a_change_without_a_point_is_found(change: str) -> None:
+def test_a_change_without_a_crash_point_is_detected(change: str) -> None:
     bare = f"class C:\n  def f():\n    with x: {change}\n"
     assert unlabelled("x.py", ast.parse(bare)) == ["x.py:f"]
     assert unlabelled("x.py", ast.parse(bare + '    crash_point("linked")\n')) == []
 
 
-def test_a_transaction_without_a_name_is_found() -> None:
+def test_a_transaction_without_a_name_is_detected() -> None:
     tree = ast.parse('with self.transaction() as c: pass\nwith transaction(engine, "commit"): pass\nt(read_only=True)')
     assert list(writes(tree)) == [(1, ""), (2, "commit")]

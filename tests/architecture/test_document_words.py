@@ -32,7 +32,7 @@ def private_words(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("document", PLAIN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_document_speaks_plainly(document: Path) -> None:
+def test_a_document_has_no_private_words(document: Path) -> None:
     assert private_words(document.read_text()) == []
 
 
@@ -45,7 +45,7 @@ def test_a_document_speaks_plainly(document: Path) -> None:
         "The manifest holds two counts a key group.",
     ],
 )
-def test_private_words_are_found(sentence: str) -> None:
+def test_private_words_are_detected(sentence: str) -> None:
     assert len(private_words(sentence)) == 1
 
 

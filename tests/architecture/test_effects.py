@@ -12,8 +12,8 @@ ALLOWED = (
     "statelib/cli/",
     "statelib/storage/objects/clients.py",
 )
-"""Beside whole rooms that are not looked at: jobs, dags, plugins, demo, tests. The clients of object
-storages are made of the environment by their libraries; ours asks whether it changed."""
+"""Files that may read effects, beside the rooms that are not checked: jobs, dags, plugins, demo, tests. The
+libraries of object storages make clients from the environment; ours checks whether it has changed."""
 
 EFFECTS = (
     "time.time",
@@ -75,7 +75,7 @@ def test_the_library_reads_no_effects() -> None:
         ("from os import getenv", "os.getenv"),
     ],
 )
-def test_effects_are_found(source: str, effect: str) -> None:
+def test_effects_are_detected(source: str, effect: str) -> None:
     assert {name for _, name in effects(ast.parse(source))} == {effect}
 
 
@@ -89,5 +89,5 @@ def test_effects_are_found(source: str, effect: str) -> None:
         "from uuid import UUID",
     ],
 )
-def test_other_things_are_no_effects(source: str) -> None:
+def test_other_calls_are_not_reported_as_effects(source: str) -> None:
     assert effects(ast.parse(source)) == []

@@ -30,7 +30,7 @@ def test_workflows_call_verbs_of_the_makefile(workflow: Path) -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflows_end_by_themselves_and_may_only_read(workflow: Path) -> None:
+def test_workflows_have_a_timeout_and_may_only_read(workflow: Path) -> None:
     document = yaml.safe_load(workflow.read_text())
     assert document["permissions"] == {"contents": "read"}
     own_rights = [name for name, job in document["jobs"].items() if "permissions" in job]

@@ -2,7 +2,9 @@
 the worst: whether a sentence can be understood, a reader decides."""
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -34,6 +36,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/serializers",
     "statelib/spark",
     "statelib/testing",
+    "statelib/visible",
     "statelib/wire/",
     "tests",
     "tools",
@@ -76,6 +79,13 @@ PRIVATE = re.compile(
     r"|has its say|of those of|what is told|comes about)\b"
 )
 """Expressions of statelib's authors: "a pipeline stands on a checkpoint", "retention lets go of it"."""
+TEST_NAME = re.compile(
+    r"(?:^|_)(?:told|tells?|said|says?|asked|asks?|knows?|heard|goes_on|go_on|gone_on|stands?_on|stood_on|lets?_go"
+    r"|letting_go|comes_about)(?:_|$)|^(?:what|which|whose|who|where|how|those|of)_"
+)
+"""The same in the name of a test, which is a sentence: "a retry is told", "what is left over goes to others"."""
+FEWEST_WORDS = 3
+"""The number of words that a name of a test needs to say what holds, as "effects_are_detected" does."""
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -85,6 +95,25 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
             text = ast.get_docstring(node)
             if text:
                 yield getattr(node, "lineno", 1), text
+
+
+def private_comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, what is wrong) of each comment with a private expression."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            for match in PRIVATE.finditer(token.string):
+                yield token.start[0], f"private expression {match.group()!r}"
+
+
+def wrong_test_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, what is wrong) of each name of a test that does not say in plain words what holds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            name = node.name.removeprefix("test_")
+            if match := TEST_NAME.search(name):
+                yield node.lineno, f"words {match.group().strip('_')!r} in the name of a test"
+            if len(name.split("_")) < FEWEST_WORDS:
+                yield node.lineno, f"name of a test {name!r} does not say what holds"
 
 
 def wrong_words(tree: ast.Module) -> list[tuple[int, str]]:
@@ -121,18 +150,18 @@ def wrong_lines() -> list[str]:
     is never edited, so it is left out."""
     return [
         f"{path}:{line} {words}"
-        for path, _, tree in modules("statelib", "jobs", "plugins", "demo", "tests", "tools")
+        for path, text, tree in modules("statelib", "jobs", "plugins", "demo", "tests", "tools")
         if "/migrations/versions/" not in path
-        for line, words in wrong_words(tree)
+        for line, words in [*wrong_words(tree), *wrong_test_names(tree), *private_comments(text)]
     ]
 
 
 @pytest.mark.parametrize("room", PLAIN)
-def test_a_room_speaks_plainly(room: str) -> None:
+def test_a_room_has_no_private_words(room: str) -> None:
     assert [line for line in wrong_lines() if line.startswith(room)] == []
 
 
-def test_a_class_name_has_one_meaning() -> None:
+def test_no_two_public_classes_have_the_same_name() -> None:
     """No two modules have a public class of the same name."""
     names = Counter(
         node.name
@@ -155,8 +184,20 @@ def test_a_class_name_has_one_meaning() -> None:
         "def f(here): pass",
     ],
 )
-def test_what_is_held_back(source: str) -> None:
+def test_private_words_are_detected(source: str) -> None:
     assert len(wrong_words(ast.parse(source))) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["a_retry_is_told_the_reason", "the_log_goes_on", "what_is_left_is_removed", "days", "bad_offsets"]
+)
+def test_names_of_tests_in_private_words_are_detected(name: str) -> None:
+    assert len(list(wrong_test_names(ast.parse(f"def test_{name}(): pass")))) == 1
+
+
+def test_private_comments_are_detected() -> None:
+    assert list(private_comments("x = 1  # the pipeline stands on it\n")) == [(1, "private expression 'stands on'")]
+    assert list(private_comments("x = 'stands on'  # the head of the pipeline\n")) == []
 
 
 def test_plain_words_pass() -> None:

@@ -31,7 +31,7 @@ def test_a_page_without_its_section_is_refused(tmp_path: Path) -> None:
         with_sections(page, ("floors",))
 
 
-def test_a_stale_section_is_written_anew(tmp_path: Path) -> None:
+def test_an_outdated_section_is_written_anew(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- begin floors, written by `make docs` -->\nstale\n<!-- end -->\nafter\n")
     text = with_sections(page, ("floors",))
@@ -97,7 +97,7 @@ def problem(words: list[str]) -> str:
         if words[0] not in command.commands and not re.fullmatch(r"[a-z-]+(\|[a-z-]+)+", words[0]):
             return f"no command {words[0]}"
         if words[0] not in command.commands:
-            return ""  # several in one word, as in "catalog rebuild|migrate"
+            return ""  # The command names several in one word, as in "catalog rebuild|migrate".
         command, words = command.commands[words[0]], words[1:]
     known_options = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
     options = [word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)]
@@ -110,7 +110,7 @@ def test_every_command_in_a_document_exists(document: Path) -> None:
     assert {words: text for words, text in wrong.items() if text} == {}
 
 
-def test_the_test_sees_mistakes() -> None:
+def test_mistakes_in_commands_are_detected() -> None:
     assert problem(["gc", "--dry-run"]) == ""
     assert problem(["gc", "--dryrun"]) == "no option --dryrun"
     assert problem(["checkpoints", "lost"]) == "no command lost"

@@ -15,7 +15,7 @@ ROWS = 175
 CELLS = ("row", "requirement", "answer", "code", "test")
 
 NAMED = re.compile(r"\[`([\w.]+)`\]\(([^)]+)\)")
-"""A link to a file with the name of what is defined in it."""
+"""A link to a file, with the name of a definition in it."""
 DECISION = re.compile(r"\[decision (\d+)\]\(([^)]+)\)")
 
 
@@ -170,7 +170,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("broken", BREAKS)
-def test_what_is_broken_is_found(broken: str) -> None:
+def test_broken_rows_and_links_are_detected(broken: str) -> None:
     pattern, other, problem = BREAKS[broken]
     text, times = re.subn(pattern, other, PAGE.read_text(), flags=re.MULTILINE)
     assert times > 0, "the page has no such place"

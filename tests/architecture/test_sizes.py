@@ -25,7 +25,7 @@ def test_functions_have_at_most_50_lines() -> None:
     assert [(path, *function) for path, _, tree in modules(*ROOMS) for function in long_functions(tree)] == []
 
 
-def test_the_ruler_is_right() -> None:
+def test_the_length_of_a_function_is_measured_without_decorators() -> None:
     body = "    pass\n"
     assert long_functions(ast.parse("@d\ndef f():\n" + body * 49)) == []
     assert long_functions(ast.parse("class C:\n  async def f():\n" + body * 50)) == [("f", 51)]

@@ -13,10 +13,10 @@ import pytest
 from tests.architecture.repository import ROOT, anchors, modules
 
 SOURCE = re.compile(r"\bSource:(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
-"""A source reaches to the end of its paragraph."""
+"""A source ends at the end of its paragraph."""
 PAGE = re.compile(r"docs/spec/[\w-]+\.md")
 OUTSIDE = re.compile(r"flink-\w+\.md|\bsections? \d")
-"""References that nobody but the author can follow."""
+"""References that only the author can follow."""
 REQUIREMENTS = frozenset(re.findall(r"^\| (R\d+) \|", (ROOT / "docs/spec/requirements.md").read_text(), re.MULTILINE))
 
 
@@ -68,9 +68,9 @@ def test_every_source_leads_into_the_specification() -> None:
         ("docs/spec/formats.md#values; section 3.1", "section 3"),
     ],
 )
-def test_dead_links_are_found(source: str, problem: str) -> None:
+def test_dead_links_are_detected(source: str, problem: str) -> None:
     assert any(problem in each for each in dead_links(source))
 
 
-def test_living_links_pass() -> None:
+def test_valid_links_pass() -> None:
     assert dead_links(" docs/spec/formats.md#values,\n#heap-stream; docs/spec/requirements.md R20 to R24.") == []

@@ -15,7 +15,7 @@ def test_every_cell_passed_when_the_matrix_was_last_run() -> None:
     assert text.endswith(NOTES)
 
 
-def test_a_cell_that_fails_says_so() -> None:
+def test_a_failed_cell_is_marked() -> None:
     from datetime import date
 
     results = [

@@ -6,7 +6,7 @@ import pytest
 
 from tests.architecture.repository import ROOT, files
 
-# no pattern matches its own text, so this file is looked at like any other
+# No pattern matches its own text, so this file is checked like any other.
 PLACES = re.compile(r"(?<![\w.\-})>])/(?:work|root|farm)(?:/|(?=[\s\"'`,;:)\]]|$))")
 HOSTS = re.compile(
     r"\b(?:pypi\.(?:org|python)|pythonhosted\.(?:org|com)|registry\.npmjs|repo1?\.maven|proxy\.golang"
@@ -31,7 +31,7 @@ def test_no_file_names_this_machine() -> None:
 
 
 @pytest.mark.parametrize("place", ["work", "root", "farm"])
-def test_places_are_found(place: str) -> None:
+def test_places_on_a_machine_are_detected(place: str) -> None:
     inside = (f"/{place}/x", f"file:/{place}/x", f"file:///{place}/x", f"-v /{place}:/x")
     exactly = (f'"/{place}"', f"cd /{place}", f"cd /{place}\n")
     for text in inside + exactly:
@@ -42,7 +42,7 @@ def test_places_are_found(place: str) -> None:
         assert words(text) == [], text
 
 
-def test_hosts_and_index_settings_are_found() -> None:
+def test_hosts_and_index_settings_are_detected() -> None:
     host, setting = ".".join(("pypi", "org")), "-".join(("index", "url"))
     assert words(f"https://{host}/simple") == [host]
     assert words(f"--{setting} x --extra-{setting} y") == [setting, setting]

@@ -51,9 +51,9 @@ SUITES: tuple[tuple[tuple[str, ...], Suite], ...] = (
 )
 ROWS = tuple(row for rows, _ in SUITES for row in rows)
 SHORT = ("P1", "P2", "P3", "P11", "P12", "P13", "P15", "P16", "flink-scan", "limits")
-"""What ``make bench`` runs; each of the others takes minutes of its own."""
+"""The suites that ``make bench`` runs; each of the others takes minutes by itself."""
 RESULTS = Path(__file__).resolve().parents[2] / ".work" / "benchmarks"
-"""One file a commit, not committed."""
+"""The directory of the results: one file per commit, not committed."""
 
 
 def main() -> None:
@@ -81,7 +81,8 @@ def main() -> None:
 
 
 def measured(wanted: list[str], directory: str | None, runs: int, scale: float) -> list[Ratio]:
-    """Each suite in a directory of its own. One that fails says so in its rows; the others go on."""
+    """Measure each suite in a directory of its own. A suite that fails has the error in its rows; the others
+    continue."""
     ratios: list[Ratio] = []
     for rows, suite in SUITES:
         if mine := [row for row in rows if row in wanted]:
@@ -97,7 +98,8 @@ def measured(wanted: list[str], directory: str | None, runs: int, scale: float) 
 
 
 def keep(result: dict[str, object]) -> None:
-    """In a file named by the commit; runs of other rows and scales at the same commit are kept beside each other."""
+    """Save the results in a file named by the commit. Runs of other rows and scales at the same commit are kept
+    beside each other."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parents[1]
     ).stdout.strip()

@@ -1,4 +1,5 @@
-"""Whether contenders ended with the right state: totals over all keys, in which a value at a wrong key shows."""
+"""Checks that contenders ended with the right state: totals over all keys, which differ if a value is at a wrong
+key."""
 
 from pathlib import Path
 
@@ -6,7 +7,8 @@ import polars as pl
 import pyarrow as pa
 
 Totals = tuple[int, int, float, int, int]
-"""Keys, events, sum of amounts, sum of the times of the last events, and the same weighted by key."""
+"""The number of keys and events, the sum of amounts, the sum of the times of the last events, and the same weighted
+by key."""
 WEIGHTS = 1009
 
 
@@ -17,7 +19,7 @@ def expected(batches: list[Path]) -> Totals:
 
 
 def state_of(events: pl.LazyFrame) -> pl.LazyFrame:
-    """``key, events, amount, ts, text`` of each key."""
+    """Return ``key, events, amount, ts, text`` of each key."""
     return events.group_by("key").agg(
         pl.len().cast(pl.Int64).alias("events"),
         pl.col("amount").sum(),
@@ -43,6 +45,6 @@ def of_statelib(table: pa.Table) -> Totals:
 
 
 def verdict(totals: dict[str, Totals], right: Totals) -> str:
-    """Empty where all are right; else who is not, for the note of a row."""
+    """Return the contenders with wrong results, for the note of a row; empty if all are right."""
     wrong = {name: one for name, one in totals.items() if one != right}
     return f"INVALID, expected {right}, found {wrong}" if wrong else ""

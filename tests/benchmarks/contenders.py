@@ -1,4 +1,4 @@
-"""Who takes part in the Spark rows: a statelib pipeline, the stateless floor, Structured Streaming."""
+"""The contenders of the Spark rows: a statelib pipeline, the stateless floor, Structured Streaming."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ class Stateful:
         return Contender(self._run, self._begin, self._register)
 
     def opened(self) -> Checkpoint:
-        """The newest checkpoint."""
+        """Return the newest checkpoint, opened."""
         records = self._deployment.catalog().list(PipelineName(self._pipeline.name))
         newest = max(records, key=lambda r: r.checkpoint_id)
         return open_checkpoint(newest.directory, storage_root=self._deployment.storage_root)
@@ -72,8 +72,8 @@ class Floor:
 
 class Streaming:
     """Structured Streaming with the RocksDB state store: the same aggregates by Spark's own functions,
-    ``availableNow``, one micro-batch a turn, the same number of partitions, output thrown away.
-    Like ours, a turn starts from the last checkpoint and ends with the next one."""
+    ``availableNow``, one micro-batch per turn, the same number of partitions, output thrown away. Like ours, a turn
+    starts from the last checkpoint and ends with the next one."""
 
     def __init__(self, spark: SparkSession, root: Path, *, changelog: bool = False) -> None:
         name = "streaming-changelog" if changelog else "streaming"
@@ -82,7 +82,8 @@ class Streaming:
         self._source.mkdir()
 
     def totals(self) -> Totals:
-        """From the store itself: Spark keeps count, sum, text with its order, and time, in the order of the query."""
+        """Return the totals from the store itself: Spark keeps count, sum, text with its order, and time, in the
+        order of the query."""
         store = self._spark.read.format("statestore").load(str(self.checkpoint))
         names = store.schema["value"].dataType.fieldNames()  # type: ignore[attr-defined]
         key, ts, text = f.col("key.key"), f.col(f"value.`{names[4]}`"), f.col(f"value.`{names[2]}`")
@@ -124,7 +125,7 @@ class Streaming:
 
 
 def new_session(root: Path) -> SparkSession:
-    """Two cores; the settings of statelib's own jobs, and the RocksDB store for streaming."""
+    """Return a session with two cores, the settings of statelib's own jobs, and the RocksDB store for streaming."""
     checkout = str(Path(__file__).resolve().parents[2])
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": checkout}
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

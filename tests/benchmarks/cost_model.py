@@ -24,12 +24,12 @@ class Machine:
     apply_ns: float = 700
     copy_gb_s: float = 0.5
     open_gb_s: float = 10
-    """Of state whose tables are opened: their filters and indexes are read."""
+    """The rate at which tables of state are opened: their filters and indexes are read."""
     network_gb_s: float = 0.1
     request_s: float = 0.03
     part_bytes: int = 8_000_000
     streams: int = 4
-    """Uploads of one task at a time."""
+    """The number of concurrent uploads of one task."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Cost:
 
 
 def cost(run: Run, machine: Machine | None = None) -> Cost:
-    """Raises ValueError where there is nothing to divide by."""
+    """Return the cost of a run. Raises ValueError if a division by zero would result."""
     machine = machine or Machine()
     if run.partitions < 1 or run.cores < 1:
         raise ValueError(f"expected at least one partition and one core, found {run.partitions} and {run.cores}")
@@ -85,7 +85,7 @@ def cost(run: Run, machine: Machine | None = None) -> Cost:
 
 
 LARGE = Run(state_bytes=10e12, partitions=1_000, events=500e6)
-"""10 TB on 1,000 partitions, 1 % of its rows changed."""
+"""A state of 10 TB on 1,000 partitions, of whose rows 1 % change."""
 CASES = {
     "cold: every task fetches its state": LARGE,
     "warm: nine hosts of ten have it (`local_recovery`)": replace(LARGE, warm=0.9),

@@ -17,7 +17,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 
 FILES = 2
-"""Files a batch, hence tasks that read it."""
+"""The number of files per batch, hence of tasks that read it."""
 PARALLELISM = 2
 _FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 _FIELDS = """
@@ -44,7 +44,7 @@ checkpoint: {{strategy: {strategy}{settings}}}
 
 
 def interval(number: int) -> DataInterval:
-    """The data interval of round ``number``."""
+    """Return the data interval of round ``number``."""
     start = _FIRST + timedelta(days=number)
     return DataInterval(int(start.timestamp() * 1000), int((start + timedelta(days=1)).timestamp() * 1000))
 
@@ -64,10 +64,10 @@ def write_batches(
     texts: int = 0,
     first: int = 0,
 ) -> None:
-    """The batch of each round from ``first`` on, always the same for the same arguments. Times are unique: no ties for
-    ``last``. ``keys``: how many there may be, as many as events unless told; of the first round's all are in reach, of
-    the others a part ``touched`` of them. ``skew``: exponent above 0 puts most events on few keys. ``texts``: how many
-    there are for each key; unless told, a key has one of its own."""
+    """Write the batch of each round from ``first`` on, always the same for the same arguments. Times are unique:
+    there are no ties for ``last``. ``keys``: the number of possible keys, by default the number of events; the first
+    round uses all of them, the others a part ``touched`` of them. ``skew``: an exponent above 0 puts most events on
+    few keys. ``texts``: the number of texts for each key; by default, a key has one of its own."""
     keys = keys or events
     for number in range(first, rounds):
         reach = keys if number == 0 else max(int(keys * touched), 1)
@@ -89,7 +89,7 @@ def write_batches(
 
 
 def new_deployment(root: Path) -> Deployment:
-    """Catalog on SQLite, storage and scratch below ``root``."""
+    """Return a deployment with the catalog on SQLite, storage and scratch below ``root``."""
     for name in ("pipelines", "state", "docs", "scratch"):
         (root / name).mkdir()
     return Deployment(
@@ -114,9 +114,9 @@ def new_pipeline(
     settings: str = "",
     files: str = "",
 ) -> Pipeline:
-    """A pipeline of the workload on ``heap`` or ``rocksdb``, with that backend's usual strategy unless told otherwise;
-    ``settings``: more of its ``checkpoint``, in YAML; ``files``: a pattern behind its source's path, which leaves it
-    to Spark to read the events and to move them."""
+    """Return a pipeline of the workload on ``heap`` or ``rocksdb``, by default with the backend's usual strategy.
+    ``settings``: more keys of its ``checkpoint``, in YAML; ``files``: a pattern behind its source's path, because of
+    which Spark reads the events and moves them."""
     strategy = strategy or {"heap": "canonical", "rocksdb": "full"}[backend]
     name = name or f"bench_{backend}_{strategy}"
     path = root / "pipelines" / f"{name}.yaml"

@@ -14,7 +14,7 @@ SCHEMA = "events long, amount double"
 
 
 def update(events: pa.Table, state: pa.Table) -> pa.Table:
-    """Count and sum of each key, on whole columns."""
+    """Compute count and sum of each key, on whole columns."""
     owner = pc.index_in(events["key"].combine_chunks(), value_set=state["key"].combine_chunks()).to_numpy()
     counts = np.bincount(owner, minlength=len(state))
     sums = np.bincount(owner, events["amount"].to_numpy(), minlength=len(state))

@@ -17,7 +17,8 @@ from tests.benchmarks.events import interval
 
 
 class Subtasks:
-    """``prepare(n, events)``, ``apply()``, ``finish()``: only the middle one is measured."""
+    """The subtasks of a pipeline, with ``prepare(n, events)``, ``apply()`` and ``finish()``: only the middle one is
+    measured."""
 
     def __init__(self, deployment: Deployment, pipeline: Pipeline) -> None:
         self.deployment, self.pipeline = deployment, pipeline

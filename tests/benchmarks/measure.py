@@ -14,17 +14,17 @@ from typing import Literal
 from tests.benchmarks.processes import CpuClock
 
 SETTLE_S = 0.5
-"""Pause before a turn: the JVM's compiler and collector finish what the turn before caused."""
+"""The pause before a turn, in which the JVM's compiler and collector finish the work of the turn before."""
 
 RESOLUTION = 0.01
-"""Of the kernel's processor times, in seconds: no figure that is divided by is taken for less."""
+"""The resolution of the kernel's processor times, in seconds: a divisor is never smaller than this."""
 
 Unit = Literal["cpu s", "wall s", "MB"]
 
 
 @dataclass(frozen=True)
 class Contender:
-    """``turn(n)`` is measured; ``before(n)`` and ``after(n)``, around it, are not."""
+    """A contender. ``turn(n)`` is measured; ``before(n)`` and ``after(n)``, around it, are not."""
 
     turn: Callable[[int], object]
     before: Callable[[int], object] | None = None
@@ -33,9 +33,9 @@ class Contender:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One row: ``ours`` over ``theirs``, each the figure of every counted turn. ``scaled``: how much
-    more work ours did than theirs, where theirs is too slow for the whole; ``note``: what to know, in a
-    row without figures why there are none."""
+    """One row: ``ours`` over ``theirs``, each the figure of every counted turn. ``scaled``: how many times as much
+    work ours did as theirs, if theirs is too slow for the whole; ``note``: a remark, in a row without figures the
+    reason for that."""
 
     row: str
     what: str
@@ -53,7 +53,7 @@ class Ratio:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The smallest and the largest ratio of one round: how noisy the machine was."""
+        """Return the smallest and the largest ratio of one round, which shows how noisy the machine was."""
         each = [_divide(a, b, self.scaled) for a, b in zip(self.ours, self.theirs, strict=True)]
         return min(each), max(each)
 
@@ -72,10 +72,9 @@ def _divide(ours: float, theirs: float, scaled: float) -> float:
 def take_turns(
     contenders: Mapping[str, Contender], runs: int, warmups: int, unit: Unit = "cpu s"
 ) -> dict[str, tuple[float, ...]]:
-    """The figures of ``runs`` rounds after ``warmups`` that are not counted; rounds are numbered from 0.
+    """Return the figures of ``runs`` rounds after ``warmups`` that are not counted. Rounds are numbered from 0.
 
-    Every other round begins with the last contender, so that none gains by its place.
-    """
+    Every other round begins with the last contender, so that none has an advantage by its position."""
     figures: dict[str, list[float]] = {name: [] for name in contenders}
     with CpuClock() as cpu:
         clock = time.perf_counter if unit == "wall s" else cpu
@@ -100,7 +99,7 @@ def _turn(contender: Contender, number: int, clock: Callable[[], float]) -> floa
 
 
 def table(ratios: Sequence[Ratio]) -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = ["| row | what | against | ours | theirs | ratio (spread) | goal |", "|---|---|---|---|---|---|---|"]
     for r in ratios:
         ours = theirs = ratio = "-"

@@ -64,8 +64,8 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Mebibytes. ``state``: keys and values; ``peak``: above what the process took before; ``own``: of that, the
-    backend's."""
+    """A measurement in mebibytes. ``state``: keys and values; ``peak``: the growth of the process; ``own``: the
+    backend's part of it."""
 
     step: str
     state: float
@@ -78,7 +78,7 @@ class Measured:
 
 
 def measure(directory: Path, mebibytes: int, steps: tuple[str, ...] = STEPS) -> Iterator[Measured]:
-    """Each step in a new process, one after the other; ``directory`` is new."""
+    """Measure each step in a new process, one after the other; ``directory`` is new."""
     directory.mkdir(parents=True)
     for step in steps:
         command = [sys.executable, "-m", "tests.benchmarks.memory", "--directory", str(directory), "--step", step]
@@ -112,7 +112,7 @@ def _build(directory: Path, mebibytes: int) -> None:
 
 
 def _entries(size_bytes: int) -> Iterator[StateRows]:
-    """90 % of the entries in one key group; half of each value is noise, half can be compressed."""
+    """Return entries of which 90 % are in one key group; half of each value is noise, half can be compressed."""
     random = np.random.default_rng(20260101)
     first = 0
     while size_bytes > 0:
@@ -132,7 +132,7 @@ def _entries(size_bytes: int) -> Iterator[StateRows]:
 
 
 def _take(directory: Path, name: str, strategy: SnapshotStrategy[Any], backend: KeyedStateBackend) -> None:
-    """A checkpoint in a storage of its own, and a note of how it is read."""
+    """Take a checkpoint in a storage of its own, and record how it is read."""
     chain = CheckpointChain(directory / name)
     result = take_snapshot(strategy, CheckpointId(1), chain.streams(1), CloseableRegistry())
     strategy.close()
@@ -157,7 +157,7 @@ def _load(directory: Path, name: str) -> RestoreSource:
 
 def _snapshot(directory: Path, step: str, form: str, source: RestoreSource) -> Measured:
     backend = _restored(directory, form.partition("-")[0], source, RANGE)
-    size = _size(backend)  # sorts the keys of the heap, once for all scans
+    size = _size(backend)  # This sorts the keys of the heap, once for all scans.
     peak = _Peak()
     _take(directory, form, _strategy(form, backend), backend)
     grown = peak.mebibytes()

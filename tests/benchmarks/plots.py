@@ -1,7 +1,6 @@
-"""Ratios as an SVG: a bar a row on a logarithmic scale, a mark where its goal is, green if reached.
+"""Ratios as an SVG: one bar per row on a logarithmic scale, with a mark at its goal, green if it is reached.
 
-``python -m tests.benchmarks.plots`` draws the table of PERFORMANCE.md into the picture that stands in it.
-"""
+``python -m tests.benchmarks.plots`` draws the table of PERFORMANCE.md into the picture that stands in it."""
 
 import math
 import re
@@ -22,7 +21,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 @dataclass(frozen=True)
 class Bar:
-    """``what``: beside the name; ``goal``: None where there is none."""
+    """A bar of the plot. ``what``: the text beside the name; ``goal``: None if there is none."""
 
     row: str
     what: str
@@ -31,7 +30,7 @@ class Bar:
 
 
 def bars_of(ratios: Sequence[Ratio]) -> list[Bar]:
-    """The rows of a run that were measured."""
+    """Return the bars of the measured rows of a run."""
     return [
         Bar(ratio.row, f"{ratio.what[:34]} / {ratio.against[:26]}", ratio.ratio, goal_of(ratio.goal))
         for ratio in ratios
@@ -40,7 +39,8 @@ def bars_of(ratios: Sequence[Ratio]) -> list[Bar]:
 
 
 def bars_in(document: str) -> list[Bar]:
-    """The rows of PERFORMANCE.md's table of ratios, of each the first figure; a row without one is left out."""
+    """Return the bars of PERFORMANCE.md's table of ratios, each with the first figure of its row; a row without a
+    figure is left out."""
     lines = document.partition("| row | ours / theirs |")[2].splitlines()[2:]
     bars: list[Bar] = []
     for line in lines:
@@ -58,7 +58,7 @@ def _short(what: str) -> str:
 
 
 def plot(bars: Sequence[Bar], below: str) -> str:
-    """``below``: a line of text under them."""
+    """Return the plot of the bars as SVG. ``below``: a line of text under them."""
     height = _LINE * (len(bars) + 3)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-size="11">',
@@ -90,7 +90,7 @@ def _drawn(bar: Bar, y: int) -> list[str]:
 
 
 def goal_of(text: str) -> float | None:
-    """``≤ 1/6`` as a number; None where there is none."""
+    """Return a goal such as ``≤ 1/6`` as a number, or None if there is none."""
     number = text.removeprefix("≤").strip()
     try:
         above, _, under = number.partition("/")

@@ -17,7 +17,8 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class Process:
-    """``started``: ticks since boot, tells apart two users of one ``pid``; ``cpu_s``: its own user and system time."""
+    """A process. ``started``: ticks since boot, which distinguish two processes with one ``pid``; ``cpu_s``: its own
+    user and system time."""
 
     pid: int
     started: int
@@ -27,7 +28,7 @@ class Process:
 
 
 def tree(root: int | None = None) -> list[Process]:
-    """``root`` (this process by default) and all its live descendants."""
+    """Return ``root`` (this process by default) and all its live descendants."""
     processes = {process.pid: process for process in _all()}
     members: set[int] = {root or os.getpid()}
     grown = True
@@ -39,11 +40,11 @@ def tree(root: int | None = None) -> list[Process]:
 
 
 class CpuClock:
-    """A context; calling it gives the processor seconds of the tree so far, ended processes included.
+    """A context; calling it returns the processor seconds of the tree so far, ended processes included.
 
-    A thread looks at the tree all the time and remembers the last figure of each process, because the
-    time of Spark's Python workers is lost when they end (their daemon ignores SIGCHLD), and Spark ends
-    idle ones. What lives less than half a second may be missed."""
+    A thread reads the tree all the time and keeps the last figure of each process, because the time of Spark's
+    Python workers is lost when they end (their daemon ignores SIGCHLD), and Spark ends idle ones. A process that
+    lives less than half a second may be missed."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[int, int], float] = {}
@@ -72,7 +73,7 @@ class CpuClock:
 
 
 def peak_bytes(pid: int) -> int:
-    """The most physical memory the process has held since :func:`reset_peaks`; 0 if it is gone."""
+    """Return the most physical memory that the process has had since :func:`reset_peaks`; 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -81,7 +82,7 @@ def peak_bytes(pid: int) -> int:
 
 
 def reset_peaks() -> None:
-    """From now on peaks are counted anew, in the whole tree."""
+    """Reset the memory peaks of the whole tree."""
     for process in tree():
         with contextlib.suppress(OSError):
             Path(f"/proc/{process.pid}/clear_refs").write_text(_RESET_PEAK)

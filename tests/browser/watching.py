@@ -13,16 +13,16 @@ from playwright.sync_api import ConsoleMessage, Page, Route
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 GRAVE = ("moderate", "serious", "critical")
 OpenPage = Callable[..., Page]
-"""What the fixture ``new_page`` is."""
+"""The type of the fixture ``new_page``."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 
 @dataclass
 class Watch:
-    """``expected``: patterns of console messages that a test provokes, such as the status of a refused request.
+    """The errors and requests of a page. ``expected``: patterns of console messages that a test provokes, such as
+    the status of a refused request.
 
-    Chromium logs a sandboxed frame of the same origin, which Airflow's is, as a warning; warnings are not faults.
-    """
+    Chromium logs a sandboxed frame of the same origin, which Airflow's is, as a warning; warnings are not faults."""
 
     faults: list[str] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)
@@ -65,5 +65,6 @@ def _described(violation: Mapping[str, object]) -> str:
 
 
 def overflow(page: Page) -> int:
-    """By how many pixels the page is wider than its window: tables scroll within themselves, the page never."""
+    """Return by how many pixels the page is wider than its window: tables scroll within themselves, the page never
+    does."""
     return max(0, int(page.evaluate("document.documentElement.scrollWidth - window.innerWidth")))

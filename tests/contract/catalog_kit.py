@@ -23,7 +23,7 @@ _ticks = itertools.count(1_000)
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
-    """The socket directory of a cluster for this session."""
+    """Yield the socket directory of a database cluster for this session."""
     with ExitStack() as stack:
         try:
             directory = stack.enter_context(postgresql_server())
@@ -33,7 +33,7 @@ def postgresql() -> Iterator[str]:
 
 
 def new_database(directory: str) -> str:
-    """The URL of a new, empty database of the cluster with its socket there."""
+    """Return the URL of a new, empty database of the cluster with this socket directory."""
     name = f"t{uuid.uuid4().hex}"
     server = f"postgresql+psycopg://{DATABASE_USER}@"
     admin = create_engine(f"{server}/postgres?host={directory}", isolation_level="AUTOCOMMIT")
@@ -45,7 +45,7 @@ def new_database(directory: str) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new, empty database of each kind."""
+    """Return the URL of a new, empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/catalog.db"
     return new_database(request.getfixturevalue("postgresql"))
@@ -59,7 +59,7 @@ def catalog(url: str) -> Catalog:
 
 
 def rows(url: str, statement: Select) -> list[tuple]:
-    """Return the rows of a query that does not use the catalog's own code."""
+    """Return the rows of a query, without the catalog's own code."""
     engine = create_engine(url)
     with engine.connect() as connection:
         records = [tuple(row) for row in connection.execute(statement)]
@@ -82,7 +82,7 @@ def day(number: int) -> DataInterval:
 def request(
     number: int | None, key: str | None = None, pipeline: PipelineName = PIPE, owner: str = "run-1"
 ) -> BeginRequest:
-    """A checkpoint of day ``number``; a savepoint if None."""
+    """Return the request for a checkpoint of day ``number``, or for a savepoint if it is None."""
     kind = SnapshotKind.SAVEPOINT if number is None else SnapshotKind.CHECKPOINT
     interval = None if number is None else day(number)
     return BeginRequest(pipeline, kind, interval, "full", 2, owner, key or f"day-{number}")
@@ -93,7 +93,7 @@ def attempt(number: int) -> AttemptId:
 
 
 def facts(number: int, files: tuple[FileRecord, ...] | None = None) -> CommitFacts:
-    """Facts of attempt ``number``, with one file of that attempt."""
+    """Return the facts of attempt ``number``, with one file of that attempt."""
     own = FileRecord(f"file:/state/{attempt(number)}-0-0", 10 + number, 0xF0000000 + number, 0, KeyGroupRange(0, 127))
     return CommitFacts(
         attempt(number), 7, 70, EventCounts(9, 8, 1), "file:/docs", 0xFFFFFFFF, 60, (own,) if files is None else files

@@ -50,7 +50,7 @@ def work_in_parallel(url: str, worker: int, barrier, results) -> None:
     results.put(seen)
 
 
-def test_processes_that_race_get_distinct_epochs_and_leave_one_history(url: str):
+def test_concurrent_processes_get_distinct_epochs_and_leave_one_history(url: str):
     barrier, results = SPAWN.Barrier(4), SPAWN.Queue()
     workers = [SPAWN.Process(target=work_in_parallel, args=(url, w, barrier, results)) for w in range(4)]
     for worker in workers:
@@ -70,7 +70,7 @@ def test_processes_that_race_get_distinct_epochs_and_leave_one_history(url: str)
     assert {r.checkpoint_id for r in catalog.lineage(PIPE, head.head)} == committed
 
 
-def test_a_first_checkpoint_begins_from_nothing(catalog: Catalog):
+def test_a_first_checkpoint_begins_without_a_base(catalog: Catalog):
     assert catalog.head(PIPE) == PipelineHead(PIPE, Epoch(0), 0, None, None)
     record = catalog.begin(request(0), locate)
     assert (record.checkpoint_id, record.epoch, record.generation, record.base) == (1, 1, 0, None)
@@ -120,7 +120,7 @@ def test_a_stale_epoch_cannot_commit_a_pending_checkpoint(catalog: Catalog):
     assert catalog.get(PIPE, record.checkpoint_id).state is CheckpointState.PENDING
 
 
-def test_the_same_key_or_interval_again_is_the_completed_checkpoint(catalog: Catalog):
+def test_beginning_the_same_key_or_interval_again_returns_the_completed_checkpoint(catalog: Catalog):
     done = complete(catalog, 0)
     epoch = catalog.head(PIPE).epoch
     assert catalog.begin(request(0), locate) == done
@@ -140,7 +140,7 @@ def test_begin_after_a_crash_aborts_the_older_pending_one(url: str, catalog: Cat
     assert rows(url, select(ATTEMPT.c.attempt, ATTEMPT.c.state)) == [(attempt(1), "ABORTED")]
 
 
-def test_begin_is_refused_where_the_pipeline_stands_elsewhere_by_now(catalog: Catalog):
+def test_begin_is_refused_if_the_head_has_moved_meanwhile(catalog: Catalog):
     first = complete(catalog, 0)
     complete(catalog, 1)
     seen = catalog.head(PIPE)
@@ -153,7 +153,7 @@ def test_begin_is_refused_where_the_pipeline_stands_elsewhere_by_now(catalog: Ca
     assert (again.base, again.generation) == (first.checkpoint_id, 1)
 
 
-def test_pipelines_do_not_disturb_each_other(catalog: Catalog):
+def test_pipelines_do_not_affect_each_other(catalog: Catalog):
     other = PipelineName("routes")
     mine, theirs = catalog.begin(request(0), locate), catalog.begin(request(0, pipeline=other), locate)
     assert theirs.checkpoint_id == 1
@@ -164,7 +164,7 @@ def test_pipelines_do_not_disturb_each_other(catalog: Catalog):
     assert catalog.pipelines() == (PIPE, other)
 
 
-def test_a_savepoint_leaves_checkpoint_epoch_and_head_alone(url: str, catalog: Catalog):
+def test_a_savepoint_changes_neither_checkpoint_nor_epoch_nor_head(url: str, catalog: Catalog):
     first = complete(catalog, 0)
     pending = catalog.begin(request(1), locate)
     savepoint = catalog.begin(request(None, key="before release"), locate)
@@ -180,7 +180,7 @@ def test_a_savepoint_leaves_checkpoint_epoch_and_head_alone(url: str, catalog: C
     assert rows(url, select(FILE.c.owner).where(FILE.c.created_by == savepoint.checkpoint_id)) == [("USER",)]
 
 
-def test_an_aborted_savepoint_is_made_anew(catalog: Catalog):
+def test_an_aborted_savepoint_can_begin_again(catalog: Catalog):
     lost = catalog.begin(request(None, key="s"), locate)
     assert catalog.abort(PIPE, lost.checkpoint_id, "gate failed").reason == "gate failed"
     assert catalog.begin(request(None, key="s"), locate).checkpoint_id == lost.checkpoint_id + 1
@@ -225,7 +225,7 @@ def test_only_completed_checkpoints_can_be_restored(catalog: Catalog):
     assert catalog.pipelines() == (PIPE,), "a refused restore makes no pipeline"
 
 
-def test_commit_twice_with_the_same_attempt_is_one_commit(url: str, catalog: Catalog):
+def test_committing_the_same_attempt_twice_is_one_commit(url: str, catalog: Catalog):
     record = catalog.begin(request(0), locate)
     for number in (1, 2):
         catalog.record_attempt(PIPE, record.checkpoint_id, attempt(number))
@@ -256,7 +256,7 @@ def lose_replies(monkeypatch: pytest.MonkeyPatch, *, applied: bool, times: int =
     monkeypatch.setattr(DefaultDialect, "do_commit", lossy)
 
 
-def test_a_commit_whose_reply_was_lost_is_read_back(catalog: Catalog, monkeypatch: pytest.MonkeyPatch):
+def test_after_a_lost_reply_the_result_of_a_commit_is_read_back(catalog: Catalog, monkeypatch: pytest.MonkeyPatch):
     record = catalog.begin(request(0), locate)
     lose_replies(monkeypatch, applied=True)
     done = catalog.commit(PIPE, record.checkpoint_id, record.epoch, facts(1))
@@ -274,7 +274,7 @@ def test_a_commit_that_was_not_applied_can_be_repeated(catalog: Catalog, monkeyp
     assert catalog.commit(PIPE, record.checkpoint_id, record.epoch, facts(1)).state is CheckpointState.COMPLETED
 
 
-def test_while_the_database_is_away_the_outcome_stays_unknown(catalog: Catalog, monkeypatch: pytest.MonkeyPatch):
+def test_while_the_database_is_unreachable_the_outcome_stays_unknown(catalog: Catalog, monkeypatch: pytest.MonkeyPatch):
     record = catalog.begin(request(0), locate)
     with monkeypatch.context() as away:
         # The reply to the commit is lost, and so is the one to the read-back.
@@ -296,7 +296,7 @@ def test_ids_are_never_reused(catalog: Catalog):
     assert numbers == [1, 2, 3, 4, 5]
 
 
-def test_abort_changes_pending_checkpoints_only(catalog: Catalog):
+def test_abort_changes_only_pending_checkpoints(catalog: Catalog):
     done = complete(catalog, 0)
     assert catalog.abort(PIPE, done.checkpoint_id, "too late") == done
     assert catalog.head(PIPE).head == done.checkpoint_id

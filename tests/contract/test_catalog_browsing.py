@@ -21,7 +21,7 @@ from tests.contract.catalog_kit import PIPE, attempt, complete, facts, locate, r
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 OTHER = PipelineName("aircraft")
 METADATA_BYTES = 60
-"""Of each checkpoint of the kit."""
+"""The size of the metadata of each checkpoint of the kit."""
 
 
 def page(catalog: Catalog, **wanted: object) -> list[int]:
@@ -29,7 +29,7 @@ def page(catalog: Catalog, **wanted: object) -> list[int]:
 
 
 def commit(catalog: Catalog, number: int, uploaded: int | None, files: tuple[FileRecord, ...] | None = None) -> int:
-    """The checkpoint of a day, which wrote so many bytes."""
+    """Commit the checkpoint of a day, which wrote so many bytes."""
     record = catalog.begin(request(number), locate)
     measured = None if uploaded is None else SnapshotMeasure(1, 2, 3, uploaded, number)
     done = replace(facts(record.checkpoint_id, files), measured=measured, entries=100 - number)
@@ -44,7 +44,7 @@ def change(url: str, *statements: object) -> None:
     engine.dispose()
 
 
-def test_a_history_is_sorted_by_any_figure_and_what_is_unknown_comes_last(catalog: Catalog):
+def test_a_history_is_sorted_by_any_figure_with_unknown_ones_last(catalog: Catalog):
     for number, uploaded in enumerate((30, None, 10, 20)):
         commit(catalog, number, uploaded)
     assert page(catalog) == [4, 3, 2, 1]
@@ -58,7 +58,7 @@ def test_a_history_is_sorted_by_any_figure_and_what_is_unknown_comes_last(catalo
         assert refusal.value.kind == "bad-page"
 
 
-def test_a_history_is_filtered_and_counted_before_it_is_cut(catalog: Catalog):
+def test_a_history_is_filtered_and_counted_before_it_is_divided_into_pages(catalog: Catalog):
     complete(catalog, 0)
     expired = CheckpointFailureReason.CHECKPOINT_EXPIRED
     catalog.abort(PIPE, catalog.begin(request(1), locate).checkpoint_id, "50%_done\\", expired)
@@ -77,7 +77,7 @@ def test_a_history_is_filtered_and_counted_before_it_is_cut(catalog: Catalog):
     assert catalog.browsing.page(OTHER, PageRequest()).total == 0
 
 
-def test_where_pipelines_stand(url: str, catalog: Catalog):
+def test_a_summary_has_head_pending_and_failed_checkpoints_of_each_pipeline(url: str, catalog: Catalog):
     complete(catalog, 0)
     for number in (1, 2):
         pending = catalog.begin(request(number), locate)
@@ -94,7 +94,7 @@ def test_where_pipelines_stand(url: str, catalog: Catalog):
     assert (first.head.head, first.pending.head) == (True, False)
 
 
-def test_a_state_of_a_later_statelib_is_shown_as_it_is(url: str, catalog: Catalog):
+def test_a_state_of_a_later_version_is_shown_as_it_is(url: str, catalog: Catalog):
     complete(catalog, 0)
     complete(catalog, 1)
     change(url, update(CHECKPOINT).where(CHECKPOINT.c.checkpoint_id == 1).values(state="FROZEN", failure="NEW"))
@@ -132,7 +132,7 @@ def result(**given: object) -> dict[str, object]:
     return {**common, "checked": 5, "failed": 2, "at_ms": 1, **given}
 
 
-def test_a_lineage_ends_where_the_page_does(url: str, catalog: Catalog):
+def test_a_lineage_has_a_limited_length(url: str, catalog: Catalog):
     complete(catalog, 0)
     (row,) = rows(url, select(CHECKPOINT))
     values = dict(zip(CHECKPOINT.c.keys(), row, strict=True))
@@ -143,7 +143,7 @@ def test_a_lineage_ends_where_the_page_does(url: str, catalog: Catalog):
     assert [a.checkpoint_id for a in catalog.browsing.lineage(PIPE, CheckpointId(2))] == [2, 1]
 
 
-def test_who_began_what(catalog: Catalog):
+def test_the_owner_of_a_checkpoint_is_recorded(catalog: Catalog):
     owner = "flights.checkpoint/scheduled__1%/begin/1"
     taken = catalog.begin(request(0, owner=owner), locate)
     assert catalog.browsing.entry(PIPE, taken.checkpoint_id).begun_by == owner
@@ -156,7 +156,7 @@ def shared_file(number: int) -> FileRecord:
     return FileRecord(f"file:/state/shared/{attempt(number)}-0-0", 1000, number, 0, KeyGroupRange(0, 127))
 
 
-def test_who_shares_a_file(catalog: Catalog):
+def test_a_file_lists_the_checkpoints_that_share_it(catalog: Catalog):
     shared, alone = shared_file(1), shared_file(2)
     for number in range(3):
         commit(catalog, number, None, (shared, alone) if number == 2 else (shared,))
@@ -171,7 +171,7 @@ def used(catalog: Catalog) -> Usage:
     return catalog.browsing.storage.now([PIPE])[PIPE]
 
 
-def test_storage_is_live_shared_garbage_or_a_users(catalog: Catalog):
+def test_storage_is_counted_as_live_shared_garbage_or_a_users(catalog: Catalog):
     shared, first = shared_file(1), shared_file(2)
     commit(catalog, 0, None, (shared, first))
     assert used(catalog) == Usage(3, 2000 + METADATA_BYTES)
@@ -195,7 +195,7 @@ def test_storage_is_live_shared_garbage_or_a_users(catalog: Catalog):
     assert Usage().amplification is None
 
 
-def test_old_samples_are_thinned_to_one_an_hour(url: str):
+def test_old_samples_are_reduced_to_one_per_hour(url: str):
     now = [0]
     catalog = Catalog(url, lambda: now[0])
     catalog.migrate()

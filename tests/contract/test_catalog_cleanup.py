@@ -29,7 +29,7 @@ def shared(name: str) -> FileRecord:
 
 
 def commit(catalog: Catalog, record: CheckpointRecord, *names: str) -> CheckpointRecord:
-    """Commit with files that other checkpoints may have too."""
+    """Commit a checkpoint with files that other checkpoints may have too."""
     attempt = record.checkpoint_id + (0 if record.pipeline == PIPE else 900)
     made = facts(attempt, tuple(map(shared, names)))
     return catalog.commit(record.pipeline, record.checkpoint_id, record.epoch, made)
@@ -48,7 +48,7 @@ def let_go(catalog: Catalog, *numbers: int) -> None:
     catalog.cleanup.subsume(PIPE, [CheckpointId(n) for n in numbers], catalog.head(PIPE).epoch)
 
 
-def test_a_checkpoint_reserves_the_files_of_its_base_and_keeps_what_it_has(url: str, catalog: Catalog):
+def test_a_checkpoint_reserves_the_files_of_its_base_and_then_keeps_only_its_own(url: str, catalog: Catalog):
     commit(catalog, catalog.begin(request(0), locate), "a", "b")
     second = catalog.begin(request(1), locate)
     assert refs(url, second.checkpoint_id) == {"a", "b"}
@@ -58,7 +58,7 @@ def test_a_checkpoint_reserves_the_files_of_its_base_and_keeps_what_it_has(url: 
 
 
 @pytest.mark.parametrize("end", ["abort", "supersede", "restore"])
-def test_an_aborted_checkpoint_releases_what_it_reserved(url: str, catalog: Catalog, end: str):
+def test_an_aborted_checkpoint_releases_its_reserved_files(url: str, catalog: Catalog, end: str):
     commit(catalog, catalog.begin(request(0), locate), "a")
     pending = catalog.begin(request(1), locate)
     assert refs(url, pending.checkpoint_id) == {"a"}
@@ -72,8 +72,8 @@ def test_an_aborted_checkpoint_releases_what_it_reserved(url: str, catalog: Cata
     assert refs(url, 1) == {"a"}
 
 
-def test_pipelines_that_count_alike_do_not_touch_each_others_references(url: str, catalog: Catalog):
-    """Ids are a pipeline's own: both have a 2 and a 3, committed by one and given up by the other."""
+def test_equal_ids_of_two_pipelines_do_not_mix_their_references(url: str, catalog: Catalog):
+    """Ids are unique per pipeline only: both pipelines have a 2 and a 3, which one commits and the other aborts."""
     other = PipelineName("other")
 
     def held(pipeline: PipelineName) -> dict[int, set[str]]:
@@ -93,7 +93,7 @@ def test_pipelines_that_count_alike_do_not_touch_each_others_references(url: str
     assert (held(other), held(PIPE)) == ({1: {"x"}, 2: {"y"}}, {1: {"a"}, 3: {"b"}})
 
 
-def test_gc_condemns_what_nobody_refers_to_any_more(url: str, catalog: Catalog):
+def test_gc_condemns_files_without_references(url: str, catalog: Catalog):
     for number, names in enumerate(("ab", "bc", "cd")):
         commit(catalog, catalog.begin(request(number), locate), *names)
     let_go(catalog, 1)
@@ -117,11 +117,11 @@ def test_gc_condemns_what_nobody_refers_to_any_more(url: str, catalog: Catalog):
     assert [r.checkpoint_id for r in catalog.lineage(PIPE, CheckpointId(3))] == [3, 2, 1], "the history stays known"
 
 
-def test_what_is_let_go_of_between_the_phases_waits_for_the_next_gc(url: str, catalog: Catalog):
+def test_a_checkpoint_retired_between_the_phases_is_deleted_by_the_next_gc(url: str, catalog: Catalog):
     commit(catalog, catalog.begin(request(0), locate), "a")
     commit(catalog, catalog.begin(request(1), locate), "b")
     catalog.cleanup.condemn(PIPE, "one run")
-    let_go(catalog, 1)  # by another process
+    let_go(catalog, 1)  # Another process does this.
     doomed = catalog.cleanup.doomed(PIPE)
     assert (doomed.checkpoints, doomed.files) == ((), ())
     catalog.cleanup.condemn(PIPE, "the next run")
@@ -144,7 +144,7 @@ def test_a_condemned_file_cannot_come_back(url: str, catalog: Catalog):
     assert states(url) == {"a": "CONDEMNED", "b": "LIVE"}
 
 
-def test_a_pending_checkpoint_keeps_its_base_and_the_files_of_it(url: str, catalog: Catalog):
+def test_a_pending_checkpoint_keeps_its_base_and_the_files_of_the_base(url: str, catalog: Catalog):
     commit(catalog, catalog.begin(request(0), locate), "a")
     saving = catalog.begin(request(None, key="s"), locate)
     commit(catalog, catalog.begin(request(1), locate), "b")
@@ -173,7 +173,7 @@ def test_retention_is_fenced_and_never_takes_the_head(catalog: Catalog):
         catalog.cleanup.situation(PipelineName("nobody"))
 
 
-def test_a_users_savepoint_is_not_retentions_to_take(url: str, catalog: Catalog):
+def test_retention_cannot_remove_a_users_savepoint(url: str, catalog: Catalog):
     complete(catalog, 0)
     saved = catalog.begin(request(None, key="s"), locate)
     commit(catalog, saved, "s")
@@ -183,7 +183,7 @@ def test_a_users_savepoint_is_not_retentions_to_take(url: str, catalog: Catalog)
     assert catalog.get(PIPE, saved.checkpoint_id).state is CheckpointState.COMPLETED
 
 
-def test_a_pin_holds_until_it_is_let_go_of_or_expires(url: str):
+def test_a_pin_holds_until_it_is_released_or_expires(url: str):
     now = [1_000]
     catalog = Catalog(url, lambda: now[0])
     catalog.migrate()
@@ -206,7 +206,7 @@ def test_a_pin_holds_until_it_is_let_go_of_or_expires(url: str):
     assert refusal.value.kind == "not-completed"
 
 
-def test_only_savepoints_are_disposed_of_and_only_when_nobody_stands_on_them(url: str, catalog: Catalog):
+def test_only_savepoints_that_no_checkpoint_uses_can_be_disposed_of(url: str, catalog: Catalog):
     complete(catalog, 0)
     saved = catalog.begin(request(None, key="s"), locate)
     with pytest.raises(InvalidRequestError) as refusal:
@@ -245,7 +245,7 @@ def test_another_pipeline_may_refer_to_a_file(url: str, catalog: Catalog):
 
 
 def clean_up_for_ever(url: str, stop, results) -> None:
-    """Retention and both phases of gc, without pause; reports every file that was condemned."""
+    """Run retention and both phases of gc without pause, and report every condemned file."""
     catalog, condemned, turn = Catalog(url, clock), [], 0
     while not stop.is_set():
         turn += 1
@@ -264,7 +264,7 @@ def clean_up_for_ever(url: str, stop, results) -> None:
     results.put(condemned)
 
 
-def test_gc_in_another_process_never_takes_what_a_checkpoint_builds_on(url: str, catalog: Catalog):
+def test_gc_in_another_process_never_deletes_files_that_a_checkpoint_builds_on(url: str, catalog: Catalog):
     """Each checkpoint shares a file with its base, as an incremental one does; every third is aborted."""
     stop, results = SPAWN.Event(), SPAWN.Queue()
     cleaner = SPAWN.Process(target=clean_up_for_ever, args=(url, stop, results))
@@ -287,8 +287,9 @@ def test_gc_in_another_process_never_takes_what_a_checkpoint_builds_on(url: str,
     assert catalog.head(PIPE).epoch == Epoch(60)
 
 
-def test_what_the_sweep_judges_by_is_of_one_moment(url: str, catalog: Catalog):
-    """Else it deletes the files of a checkpoint that completes while it looks: not recorded yet, its attempt over."""
+def test_the_sweep_reads_its_facts_in_one_transaction(url: str, catalog: Catalog):
+    """Otherwise it would delete the files of a checkpoint that completes meanwhile: the files were not recorded yet,
+    but the attempt has ended."""
     pending = catalog.begin(request(0), locate)
     made = facts(pending.checkpoint_id, (shared("a"),))
     catalog.record_attempt(PIPE, pending.checkpoint_id, made.attempt)
@@ -300,7 +301,7 @@ def test_what_the_sweep_judges_by_is_of_one_moment(url: str, catalog: Catalog):
         commit = partial(Catalog(url, clock).commit, PIPE, pending.checkpoint_id, pending.epoch, made)
         completing.append(threading.Thread(target=commit))
         completing[0].start()
-        completing[0].join(1 if url.startswith("sqlite") else None)  # who writes there waits for this reader
+        completing[0].join(1 if url.startswith("sqlite") else None)  # On SQLite a writer waits for this reader.
 
     event.listen(Engine, "after_cursor_execute", complete_between)
     try:

@@ -22,7 +22,7 @@ def create(url: str) -> None:
     Catalog(url, lambda: 0).create_if_empty()
 
 
-def test_many_at_once_make_one_catalog(url: str) -> None:
+def test_several_processes_at_once_create_one_catalog(url: str) -> None:
     root = Path(next(iter(statelib.__path__))).parent
     others = [subprocess.Popen([sys.executable, "-c", CREATE, url], cwd=root) for _ in range(2)]
     with ThreadPoolExecutor(3) as pool:
@@ -31,7 +31,7 @@ def test_many_at_once_make_one_catalog(url: str) -> None:
     assert Catalog(url, lambda: 0).list() == []
 
 
-def test_an_older_catalog_is_not_touched(url: str) -> None:
+def test_an_older_catalog_is_not_changed(url: str) -> None:
     create(url)
     with create_engine(url).begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))

@@ -22,7 +22,7 @@ def aside(catalog: Catalog, number: int, mark: int, reason: str = "odd") -> Chec
     return catalog.gate.set_aside(PIPE, record.checkpoint_id, record.epoch, facts(mark), reason)
 
 
-def test_the_newest_run_is_the_verdict_and_older_ones_stay(catalog: Catalog) -> None:
+def test_the_newest_run_is_the_verdict_and_older_runs_are_kept(catalog: Catalog) -> None:
     record = complete(catalog, 1)
     number, other = record.checkpoint_id, complete(catalog, 2).checkpoint_id
     assert catalog.gate.results(PIPE, number) == ()
@@ -39,7 +39,7 @@ def test_the_newest_run_is_the_verdict_and_older_ones_stay(catalog: Catalog) -> 
     assert catalog.gate.summaries(PipelineName("none")) == {}
 
 
-def test_what_is_set_aside_keeps_its_files_and_the_head_stays(catalog: Catalog) -> None:
+def test_a_checkpoint_in_quarantine_keeps_its_files_and_does_not_move_the_head(catalog: Catalog) -> None:
     first = complete(catalog, 1)
     record = aside(catalog, 2, 77, "drifted")
     assert (record.state, record.reason, record.completed_at_ms) == (CheckpointState.QUARANTINED, "drifted", None)
@@ -59,7 +59,7 @@ def test_what_is_set_aside_keeps_its_files_and_the_head_stays(catalog: Catalog) 
     assert (again.base, again.checkpoint_id) == (first.checkpoint_id, record.checkpoint_id + 1)
 
 
-def test_only_a_pending_one_of_this_epoch_is_set_aside(catalog: Catalog) -> None:
+def test_only_a_pending_checkpoint_of_the_current_epoch_can_be_quarantined(catalog: Catalog) -> None:
     done = complete(catalog, 1)
     old = catalog.begin(request(2), locate)
     new = catalog.begin(request(2, "second"), locate)
@@ -74,7 +74,7 @@ def test_only_a_pending_one_of_this_epoch_is_set_aside(catalog: Catalog) -> None
     assert catalog.get(PIPE, new.checkpoint_id).state is CheckpointState.PENDING
 
 
-def test_a_release_moves_the_head_and_fences_who_was_at_it(catalog: Catalog) -> None:
+def test_a_release_moves_the_head_and_fences_a_concurrent_run(catalog: Catalog) -> None:
     complete(catalog, 1)
     record = aside(catalog, 2, 77)
     pending = catalog.begin(request(2, "second"), locate)
@@ -92,7 +92,7 @@ def test_a_release_moves_the_head_and_fences_who_was_at_it(catalog: Catalog) -> 
         catalog.gate.release(PIPE, record.checkpoint_id, "a person", "twice")
 
 
-def test_what_the_pipeline_has_gone_past_is_not_released(catalog: Catalog) -> None:
+def test_a_checkpoint_that_the_head_has_passed_cannot_be_released(catalog: Catalog) -> None:
     first = complete(catalog, 1)
     record = aside(catalog, 2, 77)
     catalog.restore(PIPE, first.checkpoint_id, None, "o")

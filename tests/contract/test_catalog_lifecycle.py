@@ -53,7 +53,7 @@ def why(catalog: Catalog, record: CheckpointRecord) -> tuple[CheckpointState, Re
     return record_now.state, record_now.failure
 
 
-def test_every_way_to_end_has_its_reason(catalog: Catalog, clock: Clock):
+def test_every_failed_checkpoint_has_its_reason(catalog: Catalog, clock: Clock):
     aborted = fail(catalog, 0, Reason.FINALIZE_CHECKPOINT_FAILURE)
     assert why(catalog, aborted) == (CheckpointState.ABORTED, Reason.FINALIZE_CHECKPOINT_FAILURE)
     assert aborted.reason == "test"
@@ -69,7 +69,7 @@ def test_every_way_to_end_has_its_reason(catalog: Catalog, clock: Clock):
     assert why(catalog, cancelled) == (CheckpointState.ABORTED, Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
 
 
-def test_begin_aborts_what_is_beyond_its_deadline(catalog: Catalog, clock: Clock):
+def test_begin_aborts_a_checkpoint_after_its_deadline(catalog: Catalog, clock: Clock):
     late, saving = catalog.begin(timed(0), locate), catalog.begin(timed(None, key="s"), locate)
     assert late.deadline_ms == clock.now_ms + 100
     clock.now_ms += 100
@@ -94,7 +94,7 @@ def test_an_expired_checkpoint_cannot_be_committed(catalog: Catalog, clock: Cloc
     assert refusal.value.kind == "fenced"
 
 
-def test_each_attempt_has_the_whole_time(catalog: Catalog, clock: Clock):
+def test_each_attempt_has_the_whole_time_of_the_deadline(catalog: Catalog, clock: Clock):
     begun = catalog.begin(timed(0), locate)
     clock.now_ms += 90
     assert catalog.record_attempt(PIPE, begun.checkpoint_id, attempt(1), 100).deadline_ms == clock.now_ms + 100
@@ -105,7 +105,7 @@ def test_each_attempt_has_the_whole_time(catalog: Catalog, clock: Clock):
     assert why(catalog, forever) == (CheckpointState.ABORTED, Reason.CHECKPOINT_SUBSUMED)
 
 
-def test_only_failures_that_count_are_counted_and_only_in_a_row(catalog: Catalog):
+def test_only_consecutive_failures_that_count_are_counted(catalog: Catalog):
     complete(catalog, 0)
     for failure in Reason:
         if not failure.pre_flight:
@@ -139,7 +139,7 @@ def test_too_many_failures_in_a_row_stop_the_pipeline_until_it_is_resumed(catalo
     assert catalog.begin(timed(0, tolerable=0), locate).state is CheckpointState.PENDING
 
 
-def test_an_expired_one_counts_in_the_very_begin_that_finds_it(catalog: Catalog, clock: Clock):
+def test_an_expired_checkpoint_counts_in_the_begin_that_detects_it(catalog: Catalog, clock: Clock):
     catalog.begin(timed(0), locate)
     clock.now_ms += 101
     with pytest.raises(InvalidRequestError, match="the last 1 checkpoint "):
@@ -148,7 +148,7 @@ def test_an_expired_one_counts_in_the_very_begin_that_finds_it(catalog: Catalog,
     assert record.failure is Reason.CHECKPOINT_EXPIRED, "it is aborted although the begin was refused"
 
 
-def test_a_restore_makes_a_pipeline_run_again(catalog: Catalog):
+def test_a_restore_resumes_a_cancelled_pipeline(catalog: Catalog):
     done = complete(catalog, 0)
     fail(catalog, 1)
     catalog.suspension.cancel(PIPE, "me")
@@ -157,7 +157,7 @@ def test_a_restore_makes_a_pipeline_run_again(catalog: Catalog):
     assert catalog.begin(timed(1, tolerable=0), locate).state is CheckpointState.PENDING
 
 
-def test_a_cancelled_pipeline_begins_no_checkpoint_but_savepoints(catalog: Catalog):
+def test_a_cancelled_pipeline_begins_only_savepoints(catalog: Catalog):
     done, pending = complete(catalog, 0), catalog.begin(request(1), locate)
     head = catalog.suspension.cancel(PIPE, "me")
     assert (head.cancelled, head.head, head.epoch) == (True, done.checkpoint_id, pending.epoch + 1)
@@ -173,7 +173,7 @@ def test_a_cancelled_pipeline_begins_no_checkpoint_but_savepoints(catalog: Catal
     assert complete(catalog, 1).base == done.checkpoint_id
 
 
-def test_a_pipeline_whose_state_was_discarded_starts_from_nothing_only_when_told(catalog: Catalog):
+def test_a_pipeline_whose_state_was_discarded_starts_without_state_only_on_request(catalog: Catalog):
     done = complete(catalog, 0)
     head = catalog.suspension.cancel(PIPE, "me")
     with pytest.raises(ConflictError):

@@ -18,12 +18,12 @@ from tests.contract.catalog_kit import clock
 
 PIPELINES = [PipelineName(f"p{n:02}") for n in range(50)]
 STEP = 10
-"""Instructions of SQLite's machine between two counts."""
+"""The number of instructions of SQLite's machine between two counts."""
 
 
 @dataclass
 class Cost:
-    """Statements that were sent, and how many instructions SQLite took for them."""
+    """The statements that were sent, and the number of instructions that SQLite executed for them."""
 
     statements: int = 0
     instructions: int = 0
@@ -52,7 +52,7 @@ def counted() -> Iterator[Cost]:
 
 
 def filled(path: Path, checkpoints: int) -> Catalog:
-    """50 pipelines with so many checkpoints each, every tenth aborted, the newest pending."""
+    """Return a catalog with 50 pipelines with so many checkpoints each, every tenth aborted, the newest pending."""
     catalog = Catalog(f"sqlite:///{path}", clock)
     catalog.migrate()
     leases = [
@@ -86,7 +86,7 @@ def short_and_long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Catalog, C
 
 
 def cost(look: Callable[[Catalog], object], catalog: Catalog) -> Cost:
-    look(catalog)  # what a process asks once is not counted
+    look(catalog)  # Statements that a process sends only once are not counted.
     with counted() as result:
         look(catalog)
     return result
@@ -98,26 +98,27 @@ LOOKS = {
     "one checkpoint": lambda c: c.browsing.entry(PIPELINES[7], CheckpointId(15)),
 }
 STATEMENTS = {"overview": 4, "first page": 4, "one checkpoint": 3}
-"""Each in a transaction, which takes :data:`OPENING` statements besides."""
+"""The number of statements of each view, in a transaction, which takes :data:`OPENING` further statements."""
 OPENING = 5
-"""SQLite's BEGIN, two for the version of the schema, and two to notice that the file was replaced."""
+"""The statements that open a transaction: SQLite's BEGIN, two for the version of the schema, and two to detect a
+replaced file."""
 
 
 @pytest.mark.parametrize("name", sorted(LOOKS))
-def test_a_look_costs_as_many_statements_however_long_the_history(
+def test_the_number_of_statements_does_not_depend_on_the_length_of_the_history(
     short_and_long: tuple[Catalog, Catalog], name: str
 ) -> None:
     short, long = (cost(LOOKS[name], catalog) for catalog in short_and_long)
     assert short.statements == long.statements == STATEMENTS[name] + OPENING
 
 
-def test_the_overview_does_not_walk_through_the_histories(short_and_long: tuple[Catalog, Catalog]) -> None:
+def test_the_overview_does_not_read_whole_histories(short_and_long: tuple[Catalog, Catalog]) -> None:
     short, long = (cost(LOOKS["overview"], catalog) for catalog in short_and_long)
     assert long.instructions < 1.2 * short.instructions + 1000, "fifty times as many checkpoints"
     assert len(short_and_long[1].browsing.summaries(PIPELINES)) == 50
 
 
-def test_a_page_walks_through_one_history_at_most(short_and_long: tuple[Catalog, Catalog]) -> None:
+def test_a_page_reads_at_most_one_history(short_and_long: tuple[Catalog, Catalog]) -> None:
     _, catalog = short_and_long
     assert cost(LOOKS["first page"], catalog).instructions < 60 * 1000
     assert cost(LOOKS["one checkpoint"], catalog).instructions < 2000

@@ -17,7 +17,7 @@ from tests.contract.catalog_kit import PIPE, attempt, complete, day, facts, loca
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 
 
-def test_an_imported_savepoint_is_restored_like_any_other(catalog: Catalog):
+def test_an_imported_savepoint_can_be_restored(catalog: Catalog):
     complete(catalog, 0)
     fields = {"directory": "file:/elsewhere/sp", "strategy": "canonical", "parallelism": 3}
     record = catalog.import_savepoint(PIPE, interval=day(9), facts=facts(50), note="from a colleague", **fields)
@@ -42,7 +42,7 @@ def test_a_foreign_savepoint_can_be_imported_into_a_new_pipeline(catalog: Catalo
     assert catalog.restore(PIPE, record.checkpoint_id, 2, "operator").head == 1
 
 
-def test_claiming_makes_the_system_own_checkpoint_and_files(url: str, catalog: Catalog):
+def test_a_claim_makes_the_system_the_owner_of_checkpoint_and_files(url: str, catalog: Catalog):
     saved = catalog.begin(request(None), locate) if complete(catalog, 0) else None
     assert saved is not None
     saved = catalog.commit(PIPE, saved.checkpoint_id, saved.epoch, facts(60))
@@ -94,7 +94,7 @@ def test_a_request_needs_the_interval_of_its_kind(catalog: Catalog, number: int 
         assert refusal.value.kind == "bad-interval"
 
 
-def test_text_is_data_never_sql(catalog: Catalog):
+def test_text_is_stored_as_data_and_never_executed_as_sql(catalog: Catalog):
     nasty = "'; DROP TABLE checkpoint; -- %s :x \N{SNOWMAN}"
     record = catalog.begin(request(None, key=nasty, owner=nasty), locate)
     aborted = catalog.abort(PIPE, record.checkpoint_id, nasty)

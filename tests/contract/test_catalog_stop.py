@@ -44,7 +44,7 @@ def cancelled(catalog: Catalog) -> bool:
 
 
 @pytest.mark.parametrize("mode", list(StopMode))
-def test_from_its_begin_on_the_pipeline_begins_no_checkpoint(catalog: Catalog, mode: StopMode):
+def test_after_a_stopping_savepoint_has_begun_the_pipeline_begins_no_checkpoint(catalog: Catalog, mode: StopMode):
     done, pending = complete(catalog, 0), catalog.begin(request(1), locate)
     savepoint = catalog.begin(stopping(mode), locate)
     assert (savepoint.base, savepoint.stop) == (done.checkpoint_id, mode)
@@ -67,7 +67,7 @@ def test_from_its_begin_on_the_pipeline_begins_no_checkpoint(catalog: Catalog, m
     assert complete(catalog, 1).base == done.checkpoint_id
 
 
-def test_a_savepoint_that_fails_lets_the_pipeline_go_on(catalog: Catalog):
+def test_after_a_failed_savepoint_the_pipeline_continues(catalog: Catalog):
     complete(catalog, 0)
     savepoint = catalog.begin(stopping(), locate)
     catalog.abort(PIPE, savepoint.checkpoint_id, "no space left")
@@ -75,7 +75,7 @@ def test_a_savepoint_that_fails_lets_the_pipeline_go_on(catalog: Catalog):
     assert complete(catalog, 1).state is CheckpointState.COMPLETED
 
 
-def test_a_savepoint_beyond_its_deadline_lets_the_pipeline_go_on(catalog: Catalog, clock: Clock):
+def test_after_an_expired_savepoint_the_pipeline_continues(catalog: Catalog, clock: Clock):
     complete(catalog, 0)
     catalog.begin(stopping(timeout_ms=100), locate)
     clock.now_ms += 1_000
@@ -111,8 +111,8 @@ def test_a_stopped_pipeline_is_not_stopped_again(catalog: Catalog):
     assert "statelib savepoint create" in refusal.value.hint
 
 
-def test_of_a_stop_and_an_interval_that_begin_at_once_none_is_lost(catalog: Catalog):
-    """Raced: an interval that committed is in the savepoint's base, one that did not is nowhere."""
+def test_a_stop_and_an_interval_that_begin_at_the_same_time_lose_no_events(catalog: Catalog):
+    """In this race an interval that committed is in the savepoint's base, and one that did not is in no checkpoint."""
     for number in range(1, 9):
         head = catalog.head(PIPE).head
         begun = catalog.begin(request(number), locate)

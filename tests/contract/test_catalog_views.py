@@ -25,7 +25,7 @@ def test_the_views_have_the_columns_that_are_documented(catalog: Catalog, url: s
         assert list(connection.execute(text(f"SELECT * FROM {view}")).keys()) == list(VIEWS[view])
 
 
-def test_a_completed_checkpoint_is_told_as_it_was(catalog: Catalog) -> None:
+def test_the_row_of_a_completed_checkpoint_has_all_its_facts(catalog: Catalog) -> None:
     first = complete(catalog, 0)
     second = complete(catalog, 1)
     newest, oldest = catalog.history.checkpoints(PIPE, None)
@@ -43,7 +43,7 @@ def test_a_completed_checkpoint_is_told_as_it_was(catalog: Catalog) -> None:
     assert newest["attempts"] == 1
 
 
-def test_what_it_cost_is_there_where_it_was_measured(catalog: Catalog) -> None:
+def test_the_row_has_the_measured_cost_if_there_is_one(catalog: Catalog) -> None:
     record = complete(catalog, 0)
     (row,) = catalog.history.checkpoints(None, None)
     cost = record.measured or SnapshotMeasure(0, 0)
@@ -51,7 +51,7 @@ def test_what_it_cost_is_there_where_it_was_measured(catalog: Catalog) -> None:
         assert row[name] == getattr(cost, name)
 
 
-def test_pending_and_aborted_ones_are_there_with_their_reason(catalog: Catalog) -> None:
+def test_pending_and_aborted_checkpoints_have_rows_with_their_reason(catalog: Catalog) -> None:
     begun = catalog.begin(request(0), locate)
     (row,) = catalog.history.checkpoints(PIPE, 1)
     assert (row["state"], row["completed_at"], row["duration_ms"], row["failure"]) == ("PENDING", None, None, None)
@@ -60,14 +60,14 @@ def test_pending_and_aborted_ones_are_there_with_their_reason(catalog: Catalog) 
     assert (row["state"], row["failure"], row["reason"]) == ("ABORTED", "TASK_FAILURE", "no more")
 
 
-def test_the_newest_come_first_and_no_more_than_wanted(catalog: Catalog) -> None:
+def test_the_newest_checkpoints_come_first_up_to_the_limit(catalog: Catalog) -> None:
     for number in range(4):
         complete(catalog, number)
     assert [row["checkpoint_id"] for row in catalog.history.checkpoints(PIPE, 3)] == [4, 3, 2]
 
 
 @pytest.mark.parametrize("ms", MOMENTS)
-def test_moments_are_exact_to_the_millisecond(catalog: Catalog, url: str, ms: int) -> None:
+def test_times_are_exact_to_the_millisecond(catalog: Catalog, url: str, ms: int) -> None:
     complete(catalog, 0)
     engine = create_engine(url)
     with engine.begin() as connection:
@@ -75,7 +75,7 @@ def test_moments_are_exact_to_the_millisecond(catalog: Catalog, url: str, ms: in
         assert connection.execute(text("SELECT interval_start FROM checkpoint_history")).scalar() == iso(ms)
 
 
-def test_of_the_gates_runs_the_newest_is_marked(catalog: Catalog, url: str) -> None:
+def test_the_newest_run_of_the_gate_is_marked(catalog: Catalog, url: str) -> None:
     record = complete(catalog, 0)
     insert = (
         "INSERT INTO quality_result (pipeline, checkpoint_id, run, position, check_group, check_name, severity, "
@@ -90,7 +90,7 @@ def test_of_the_gates_runs_the_newest_is_marked(catalog: Catalog, url: str) -> N
     assert [tuple(row) for row in rows] == [(1, 0, 0, iso(1_000)), (2, 1, 1, iso(2_000))]
 
 
-def test_storage_over_time(catalog: Catalog, url: str) -> None:
+def test_the_storage_view_has_one_row_per_sample(catalog: Catalog, url: str) -> None:
     complete(catalog, 0)
     with create_engine(url).begin() as connection:
         connection.execute(text("INSERT INTO storage_sample VALUES (:p, 5, 1, 2, 3, 4, 5)"), {"p": PIPE})
@@ -100,7 +100,7 @@ def test_storage_over_time(catalog: Catalog, url: str) -> None:
 
 
 def test_sqlite_itself_reads_the_views(tmp_path: object) -> None:
-    """A BI tool has its own SQLite, which knows no functions of ours."""
+    """A BI tool has its own SQLite, without functions of statelib."""
     path = f"{tmp_path}/catalog.db"
     made = Catalog(f"sqlite:///{path}", catalog_kit.clock)
     made.migrate()
@@ -119,7 +119,7 @@ QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=["head", "cost", "failures"])
-def test_the_documents_queries_answer(catalog: Catalog, url: str, query: str) -> None:
+def test_the_queries_of_the_document_return_rows(catalog: Catalog, url: str, query: str) -> None:
     complete(catalog, 0)
     last = complete(catalog, 1)
     begun = catalog.begin(request(2), locate)

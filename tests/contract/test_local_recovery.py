@@ -103,7 +103,7 @@ class TestIncrementalOfRocksDB(_RocksDB):
         assert linked == {name for name, _ in result.keyed.shared}
         assert linked < {p.name for p in (tmp_path / "again").iterdir()}
 
-    def test_a_database_opened_from_copies_changes_none_of_them(self, stage: Stage, tmp_path: Path) -> None:
+    def test_a_database_opened_from_copies_does_not_change_them(self, stage: Stage, tmp_path: Path) -> None:
         result, files = self.taken(stage)
         _, reader = self.reader(stage, files)
         restored = self.restore(self.source(stage, result, reader), tmp_path / "again")

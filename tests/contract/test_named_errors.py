@@ -41,12 +41,13 @@ FORMS: dict[str, Callable[[Path], Stored]] = {
 }
 
 Damage = Callable[[Stored], KeyedStateHandle]
-"""Damages what is stored, or returns another handle of it."""
+"""A function that damages the stored files, or returns another handle of them."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stored form, what is done to it, who then reads it, and what that says. ``says``: a part of the message."""
+    """A stored snapshot, a change to it, the backend that then restores it, and the expected error. ``says``: a part
+    of the message."""
 
     what: str
     form: str
@@ -62,7 +63,7 @@ def untouched(stored: Stored) -> KeyedStateHandle:
 
 
 def as_heap(stored: Stored) -> KeyedStateHandle:
-    """Somebody says that it is a heap stream."""
+    """Change the handle to that of a heap stream."""
     handle = stored.source.handle
     assert isinstance(handle, KeyGroupsSavepointStateHandle)
     return KeyGroupsStateHandle(handle.key_group_range, handle.offsets, handle.stream)
@@ -75,7 +76,7 @@ def as_canonical(stored: Stored) -> KeyedStateHandle:
 
 
 def as_rocksdb(stored: Stored) -> KeyedStateHandle:
-    """A stream as the meta stream of a database without files: its header is a good one."""
+    """Use a stream as the meta stream of a database without files: its header is valid."""
     handle = stored.source.handle
     assert isinstance(handle, (KeyGroupsStateHandle, KeyGroupsSavepointStateHandle))
     return IncrementalRemoteKeyedStateHandle(1, UID, handle.key_group_range, 0, handle.stream, (), (), "id")
@@ -95,7 +96,7 @@ def meta_as_heap(stored: Stored) -> KeyedStateHandle:
 
 
 def other_words(old: bytes, new: bytes) -> Damage:
-    """The header of a stream says something else."""
+    """Change the header of a stream."""
 
     def damage(stored: Stored) -> KeyedStateHandle:
         path = stored.path("")
@@ -123,7 +124,7 @@ def truncated_sst(stored: Stored) -> KeyedStateHandle:
 
 
 def truncated_sst_of_that_size(stored: Stored) -> KeyedStateHandle:
-    """Truncate an SST file and let the metadata have the size that it has now."""
+    """Truncate an SST file, and record the new size in the metadata."""
     path, handle, wanted = sst_of(stored)
     size = path.stat().st_size - 10
     os.truncate(path, size)
@@ -138,7 +139,7 @@ def gone_sst(stored: Stored) -> KeyedStateHandle:
 
 
 def unknown_handle(stored: Stored) -> KeyedStateHandle:
-    """Flink has a part of a log nowhere but in a log."""
+    """Use a part of a log outside of a log, which Flink never does."""
     return InMemoryChangelogStateHandle(stored.source.handle.key_group_range, 0, 0, ())
 
 
@@ -192,13 +193,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield a directory in which temporary directories are also created."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    gc.freeze()  # so that looking for what is left behind is quick
+    gc.freeze()  # This makes the search for leftovers quick.
     yield tmp_path
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.what} ({case.form})")
-def test_what_cannot_be_restored(world: Path, case: Case) -> None:
+def test_an_impossible_restore_has_its_error_and_leaves_nothing(world: Path, case: Case) -> None:
     stored = FORMS[case.form](world)
     handle = case.damage(stored)
     for checked in (False, True):
@@ -221,17 +222,17 @@ READERS: dict[str, Callable[[RestoreSource, Path], object]] = {
 
 
 def left_behind(root: Path) -> tuple[list[str], list[str]]:
-    """Every path below the root, and every open file there."""
+    """Return every path below the root, and every open file there."""
     gc.collect()
     links = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
     return sorted(map(str, root.rglob("*"))), sorted(link for link in links if link.startswith(str(root)))
 
 
 @pytest.mark.parametrize("strategy", [RocksDBFullSnapshotStrategy, RocksDBIncrementalSnapshotStrategy])
-def test_a_native_checkpoint_that_fails(
+def test_a_failed_native_checkpoint_leaves_nothing(
     world: Path, strategy: type[RocksDBFullSnapshotStrategy | RocksDBIncrementalSnapshotStrategy]
 ) -> None:
-    """One of the database's own files is gone, so that it cannot be linked."""
+    """One of the database's own files is missing, so that it cannot be linked."""
     backend = RocksDBKeyedStateBackend(sample_schema(), KEY_GROUPS, str(world / "backend"), UID)
     fill(backend, 60)
     taking = strategy(backend, UID)
@@ -250,7 +251,7 @@ def test_a_native_checkpoint_that_fails(
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [("rocksdb", "incremental"), ("heap", "full"), ("heap", "changelog")])
-def test_a_run_over_a_damaged_base(tmp_path: Path, world: Path, backend: str, strategy: str) -> None:
+def test_a_run_with_a_damaged_base_leaves_nothing(tmp_path: Path, world: Path, backend: str, strategy: str) -> None:
     """A subtask that fails leaves no file, no working directory and no local copy."""
     tours = Tours(tmp_path / "tours")
     tours.use(Way(backend, strategy, local_recovery=False))
@@ -258,7 +259,7 @@ def test_a_run_over_a_damaged_base(tmp_path: Path, world: Path, backend: str, st
     pipeline = tours.deployment.pipeline("tours")
     begun = begin(tours.deployment, pipeline, day(2), "test").checkpoint_id
     written = [path for path in Path(tours.deployment.storage_root).rglob("*-*-*") if path.is_file()]
-    shared = [path for path in written if path.parent.name == "shared"]  # of RocksDB, its SST files
+    shared = [path for path in written if path.parent.name == "shared"]  # For RocksDB, these are its SST files.
     victim = max(shared or written, key=lambda path: path.stat().st_size)
     os.truncate(victim, victim.stat().st_size - 10)
     before = left_behind(tmp_path)

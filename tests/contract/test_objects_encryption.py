@@ -39,7 +39,7 @@ def zeros(size_bytes: int) -> Iterator[bytes]:
         yield bytes(min(PART_BYTES, size_bytes - start))
 
 
-def test_every_way_to_make_an_object_asks_for_encryption(bucket: Bucket, s3: S3Endpoint) -> None:
+def test_every_way_to_create_an_object_requests_encryption(bucket: Bucket, s3: S3Endpoint) -> None:
     bucket.create("published", b"metadata")
     bucket.put("small", 10, lambda: zeros(10))
     bucket.put("large", LARGE, lambda: zeros(LARGE))

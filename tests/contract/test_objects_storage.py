@@ -31,7 +31,7 @@ def storage(bucket: str) -> ObjectCheckpointStorage:
     return ObjectCheckpointStorage(f"s3://{bucket}/root", FLIGHTS, IMPATIENT, 100)
 
 
-def test_shared_files_outlive_their_checkpoint_by_name(storage: ObjectCheckpointStorage) -> None:
+def test_shared_files_are_written_outside_of_their_checkpoint(storage: ObjectCheckpointStorage) -> None:
     reference = storage.initialize_location(ID)
     streams = storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 3)
     own = streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
@@ -52,7 +52,9 @@ def test_shared_files_outlive_their_checkpoint_by_name(storage: ObjectCheckpoint
     assert {f.path for f in list_objects(reference.directory, IMPATIENT)} == {LOCATION_NAME, f"{ATTEMPT}-3-0"}
 
 
-def test_a_savepoint_in_another_bucket(s3: S3Endpoint, storage: ObjectCheckpointStorage, bucket: str) -> None:
+def test_a_savepoint_can_be_written_to_another_bucket(
+    s3: S3Endpoint, storage: ObjectCheckpointStorage, bucket: str
+) -> None:
     s3.make_bucket(f"{bucket}-mine")
     reference = storage.initialize_savepoint_location(ID, f"s3://{bucket}-mine")
     assert reference.directory == f"s3://{bucket}-mine/savepoint-flights-7"
@@ -81,7 +83,7 @@ def test_only_its_own_files_are_discarded(storage: ObjectCheckpointStorage, path
         assert caught.value.kind == "foreign-file"
 
 
-def test_a_prefix_is_not_a_part_of_a_name(storage: ObjectCheckpointStorage) -> None:
+def test_listing_a_directory_excludes_longer_names_with_the_same_beginning(storage: ObjectCheckpointStorage) -> None:
     one, other = storage.initialize_location(CheckpointId(1)), storage.initialize_location(CheckpointId(11))
     storage.publish_metadata(other, b"x")
     assert {file.path for file in list_objects(one.directory, IMPATIENT)} == {LOCATION_NAME}
@@ -93,7 +95,7 @@ def test_a_prefix_is_not_a_part_of_a_name(storage: ObjectCheckpointStorage) -> N
         list_objects(f"{storage.root}/nothing", IMPATIENT)
 
 
-def test_findings_say_what_is_wrong(storage: ObjectCheckpointStorage) -> None:
+def test_findings_name_the_problem(storage: ObjectCheckpointStorage) -> None:
     directory = storage.initialize_location(ID).directory
     streams = storage.resolve_checkpoint_storage_location(ID, storage.initialize_location(ID), ATTEMPT, 0)
     stream = streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
@@ -109,8 +111,8 @@ def test_findings_say_what_is_wrong(storage: ObjectCheckpointStorage) -> None:
     assert [f.problem for f in verify_objects(directory, records, False, IMPATIENT)] == ["", "size", "", "missing"]
 
 
-def test_memory_stays_bounded(storage: ObjectCheckpointStorage, tmp_path: Path) -> None:
-    """192 MiB go up and come down again in a process that may not grow by half as much."""
+def test_uploads_and_downloads_use_bounded_memory(storage: ObjectCheckpointStorage, tmp_path: Path) -> None:
+    """A process sends 192 MiB and reads them back, and may not grow by half as much."""
     reference = storage.initialize_location(ID)
     program = f"""
 import resource

@@ -25,12 +25,12 @@ ROUNDS = rounds(6, 60)
 SEED = 20260620
 FATES = ("killed before", "killed after", "request lost", "reply lost")
 MESSAGES = 24
-"""More than a commit sends, by a few: then nothing happens to it."""
+"""A few more messages than a commit sends: for the last ones nothing happens to the commit."""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """A server of its own, because it is killed."""
+    """Yield a server of its own, because the tests kill it."""
     try:
         with postgresql_server() as directory:
             yield directory
@@ -39,8 +39,8 @@ def server() -> Iterator[str]:
 
 
 class Wire:
-    """Passes bytes on between clients and the server; at the n-th message from a client, or at its COMMIT if n is 0,
-    its fate is met."""
+    """A proxy between clients and the server. At the n-th message from a client, or at its COMMIT if n is 0, it
+    carries out the given failure."""
 
     def __init__(self, directory: str) -> None:
         self._server = f"{directory}/.s.PGSQL.5432"
@@ -49,7 +49,7 @@ class Wire:
         self._kill: Callable[[], None] = lambda: restart_at_once(directory)
         self._left, self._fate = 0, ""
         self.killing = threading.Lock()
-        """Held until the server is there again."""
+        """The lock that is held until the server runs again."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def arm(self, messages: int, fate: str) -> None:
@@ -90,7 +90,8 @@ class Wire:
 
     @staticmethod
     def _lose_reply(client: socket.socket, upstream: socket.socket, data: bytes) -> None:
-        """The client hears nothing any more; the server finishes what it was asked before it notices."""
+        """Close the client's side: the client receives nothing more, and the server finishes its request before it
+        notices."""
         client.shutdown(socket.SHUT_RDWR)
         upstream.sendall(data)
         upstream.shutdown(socket.SHUT_WR)
@@ -118,7 +119,7 @@ def wired(directory: str) -> Iterator[Wire]:
         wire.close()
 
 
-def test_a_commit_in_flight_is_settled_truthfully(server: str) -> None:
+def test_the_result_of_an_interrupted_commit_is_reported_correctly(server: str) -> None:
     chance, seen = random.Random(SEED), Counter[str]()
     url = make_url(new_database(server))
     direct = Catalog(url.render_as_string(), clock)
@@ -151,11 +152,11 @@ def test_a_commit_in_flight_is_settled_truthfully(server: str) -> None:
     record("G6", "commits during which PostgreSQL went away", ROUNDS)
 
 
-def test_who_waits_for_a_coordinator_that_sleeps_gets_its_turn_at_the_first_try(
+def test_a_coordinator_that_waits_for_a_stopped_one_succeeds_at_the_first_try(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped in the middle of a transaction, it holds the pipeline's row. The two times are shorter here, in
-    proportion: PostgreSQL ends the sleeper before the one that waits gives up."""
+    """A coordinator that is stopped in the middle of a transaction holds the pipeline's row. The two times are
+    shorter here, in proportion: PostgreSQL ends the stopped one before the waiting one gives up."""
     idle_ms = 3000 * engine.IDLE_TIMEOUT_MS // engine.BUSY_TIMEOUT_MS
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 3000)
     monkeypatch.setattr(engine, "IDLE_TIMEOUT_MS", idle_ms)

@@ -25,7 +25,7 @@ FORMS = {
 }
 SHAPES = {
     "128": (128, (2, 5, 3, 1, 8)),
-    "129": (129, (2, 5, 3, 1, 8)),  # the first with two bytes of key group
+    "129": (129, (2, 5, 3, 1, 8)),  # This is the first number with two bytes of key group.
     "32768": (32768, (2, 5, 1)),
     "parallelism = max": (8, (8, 3, 8, 1)),
 }
@@ -33,7 +33,7 @@ CASES = cases(tuple(FORMS), tuple(SHAPES), ("remote", "local"))
 
 
 @pytest.mark.parametrize(("form", "shape", "local_recovery"), CASES, ids=map(name_of, CASES))
-def test_every_entry_goes_to_the_owner_of_its_key_group(
+def test_every_entry_is_moved_to_the_owner_of_its_key_group(
     tmp_path: Path, form: str, shape: str, local_recovery: str
 ) -> None:
     max_parallelism, way = SHAPES[shape]
@@ -46,7 +46,7 @@ def test_every_entry_goes_to_the_owner_of_its_key_group(
 
 
 def _check_owners(tours: Tours, manifest: CheckpointManifest, ranges: Sequence[KeyGroupRange]) -> None:
-    """Each handle holds its own key groups, computed anew from each key, and nothing else; no entry comes twice."""
+    """Assert that each handle contains exactly its own key groups, computed anew from each key, and no entry twice."""
     opened = tours.opened(manifest.checkpoint_id)
     schema, seen = opened.schema(), [set[bytes]() for _ in opened.schema().states]
     assert [handle.key_group_range for handle in opened.handles()] == list(ranges)

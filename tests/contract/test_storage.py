@@ -51,7 +51,7 @@ class TestFileSystemWithoutInlining(TestFileSystem):
 
 
 class Merging:
-    """Whatever storage it stands before, as its workers see it when files are merged."""
+    """A storage with file merging, as its workers see it, over any other storage."""
 
     settings = FileMergingSettings()
 
@@ -93,7 +93,7 @@ class TestMemoryShared(TestMemory):
 
 
 class ObjectStorageSuite(StorageSuite):
-    """Over HTTP, against an endpoint in another process."""
+    """The suite over HTTP, with an endpoint in another process."""
 
     root: str
 
@@ -138,7 +138,7 @@ class TestAzureMerging(Merging, TestAzure):
 
 
 class TestGoogleCloudStorage(ObjectStorageSuite):
-    """Against a real bucket: the emulators on package indexes speak the JSON API, obstore speaks the XML one."""
+    """The suite with a real bucket: the emulators on package indexes offer the JSON API, obstore uses the XML API."""
 
     @pytest.fixture(autouse=True)
     def in_a_new_prefix(self) -> Iterator[None]:

@@ -38,7 +38,7 @@ EVERYWHERE = ("file", "memory", "s3")
 
 
 class _Suite(SnapshotStrategySuite):
-    """On every storage."""
+    """The suite on every storage."""
 
     @pytest.fixture(params=SAMPLED)
     def storage_root(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -46,7 +46,7 @@ class _Suite(SnapshotStrategySuite):
 
 
 class _EverywhereSuite(SnapshotStrategySuite):
-    """On S3 also where only a sample is run."""
+    """The suite on every storage, on S3 even if only a sample is run."""
 
     @pytest.fixture(params=EVERYWHERE)
     def storage_root(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -140,7 +140,7 @@ class TestFullOfRocksDBMerged(TestFullOfRocksDB):
 
 
 class TestIncrementalOfRocksDBMerged(TestIncrementalOfRocksDB):
-    """No physical file holds much, and large streams have files of their own."""
+    """The suite with small physical files, in which large streams have files of their own."""
 
     merging = FileMergingSettings(max_file_size_bytes=2000)
 
@@ -180,7 +180,8 @@ class TestMaterialisationOfRocksDB(_Logging, _RocksDBBackend, _Suite):
 
 
 class _OverEmptyState(_Logging):
-    """The state was materialised before it had an entry: all that the suite writes is in the log."""
+    """The suite on a state that was materialised before it had an entry: everything that the suite writes is in the
+    log."""
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         strategy = super().make_strategy(backend)

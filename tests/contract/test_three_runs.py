@@ -33,11 +33,12 @@ BACKENDS = {
     "incremental-changelog-incremental": ("rocksdb", "incremental", "changelog"),
     "native-changelog-native": ("heap", "full", "changelog"),
 }
-"""Backend, strategy of runs 1 and 3, strategy of run 2: three backends, of which the first and the last are set up
-alike (R162)."""
+"""Backend, strategy of runs 1 and 3, strategy of run 2: there are three backends, of which the first and the last
+have the same settings (R162)."""
 
 RESTORED_BY = ("id", "path")
-"""By id, the three runs are one pipeline's; by path, each is a pipeline of its own, in the same storage."""
+"""The ways to restore: by id, the three runs are of one pipeline; by path, each is a pipeline of its own, in the
+same storage."""
 
 
 @pytest.fixture
@@ -59,20 +60,21 @@ ON_S3 = tuple(BACKENDS) if TEST_ALL else ("heap",)
     ids=map(name_of, CASES),
     indirect=["catalog_url"],
 )
-def test_three_runs(
+def test_three_runs_restore_their_state_in_every_combination(
     tmp_path: Path, way: str, local_recovery: str, claim: ClaimMode, files: str, by: str, catalog_url: str
 ) -> None:
     _three_runs(Tours(tmp_path / "world", catalog_url), way, local_recovery, claim, files, by)
 
 
 @pytest.mark.parametrize("way", ON_S3)
-def test_three_runs_on_s3(tmp_path: Path, bucket: str, way: str) -> None:
+def test_three_runs_restore_their_state_on_s3(tmp_path: Path, bucket: str, way: str) -> None:
     tours = Tours(tmp_path / "world", storage_root=f"s3://{bucket}/state")
     _three_runs(tours, way, "remote", ClaimMode.NO_CLAIM, "apart", "id")
 
 
 def test_a_claimed_base_of_another_pipeline_is_not_referred_to(tmp_path: Path) -> None:
-    """Its files lie where the checkpoints of this pipeline may not read; once claimed they are the system's."""
+    """The base's files are in a directory that checkpoints of this pipeline may not read; once claimed they belong
+    to the system."""
     tours = Tours(tmp_path)
     tours.use(Way(), "one")
     first = tours.run(1, "one")
@@ -91,7 +93,7 @@ def _three_runs(tours: Tours, way: str, local_recovery: str, claim: ClaimMode, f
         former = () if by == "id" else names[:number]
         local, merged = local_recovery == "local", files == "merged"
         tours.use(Way(backend, strategy, local, merged, keep=3, renamed_from=former), name)
-        # Claimed is the run before; not claimed is the first one, whose checkpoint is to stay as it is.
+        # The run before is claimed. The first one is not claimed, because its checkpoint must stay unchanged.
         source = newest[number - 1 if claim is ClaimMode.CLAIM else 0] if newest else None
         if source is not None:
             tours.restore(_address(tours, source, by), claim, name=name)
@@ -117,7 +119,8 @@ def _days(tours: Tours, manifest: CheckpointManifest | None) -> int:
 def _check_what_is_left(
     tours: Tours, names: Sequence[str], newest: Sequence[CheckpointManifest], claim: ClaimMode
 ) -> None:
-    """Before and after gc: the last run's checkpoint, and in NO_CLAIM those of all runs, which nobody took."""
+    """Assert what exists before and after gc: the last run's checkpoint, and with NO_CLAIM those of all runs, which
+    nobody claimed."""
     valid = newest[2:] if claim is ClaimMode.CLAIM else newest
     for _ in range(2):
         for manifest in valid:

@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 DIRECTORY = -1
-"""In place of a file's number."""
+"""The value in place of a file's number."""
 EXHAUSTIVE = 64
-"""Up to so many combinations of what is pending all are tried; beyond it, those that differ most, and some more."""
+"""Up to this number, all combinations of pending calls are tried; beyond it, those that differ most, and some more."""
 MORE = 24
 
 
 @dataclass(frozen=True)
 class Call:
-    """``place``: (directory, name) of what it is about; ``file``: its number, :data:`DIRECTORY`, or None."""
+    """A call that changes the file system. ``place``: (directory, name) of its file; ``file``: the number of the
+    file, :data:`DIRECTORY`, or None."""
 
     kind: str
     place: tuple[str, str] = ("", "")
@@ -33,7 +34,7 @@ class Call:
 
 
 Visible = dict[str, bytes]
-"""Path -> bytes of the files that can be reached."""
+"""The bytes of the visible files by their path."""
 
 
 class Killed(BaseException):
@@ -42,7 +43,8 @@ class Killed(BaseException):
 
 @dataclass
 class Recorder:
-    """The calls of this process below ``root``, in order. ``kill_at``: before which of them it dies."""
+    """A recorder of the calls of this process below ``root``, in order. ``kill_at``: the call before which the
+    process dies."""
 
     root: str
     kill_at: int | None = None
@@ -53,11 +55,11 @@ class Recorder:
     _lock: RLock = field(default_factory=RLock)
 
     def acknowledged(self, path: str) -> None:
-        """Note that the program has acknowledged this file: no later crash may lose it."""
+        """Record that the program has acknowledged this file: no later crash may lose it."""
         self.calls.append(Call("ack", _split(path)))
 
     def given_up(self, path: str) -> None:
-        """Note that the file may be lost from now on."""
+        """Record that the file may be lost from now on."""
         self.calls.append(Call("give up", _split(path)))
 
     @contextmanager
@@ -266,15 +268,16 @@ def _choices(pending: _Pending, random: Random) -> Iterator[tuple[list[Call], di
 
 @dataclass
 class Crashes:
-    """``states``: how many were looked at, those after one call all different."""
+    """The result of checking all crashes. ``states``: the number of checked states; those after one call are all
+    different."""
 
     states: int
     broken: list[str]
 
 
 def after_each_call(root: str, calls: Sequence[Call], needs: dict[str, set[str]], random: Random) -> Crashes:
-    """Look at every state that a crash after each of the calls may leave. ``needs``: for each published file, those
-    that must be whole where it is."""
+    """Check every state that a crash after each of the calls may leave. ``needs``: for each published file, the
+    files that must be complete if it exists."""
     final = _final(calls)
     disk, acknowledged, states = Disk(root), set[str](), 0
     broken: list[str] = []

@@ -7,19 +7,19 @@ from pathlib import Path
 from random import Random
 
 BLOCK = 64
-"""Bytes that were never written, as a lost sector leaves them."""
+"""The size of a block of bytes that were never written, as a lost sector leaves them."""
 
 
 @dataclass(frozen=True)
 class Harm:
-    """``files``: the ones that are not what they were. ``what``: for the message of a failing test."""
+    """Damage that was done. ``files``: the changed files. ``what``: a text for the message of a failing test."""
 
     files: tuple[Path, ...]
     what: str
     change: Callable[[dict[Path, bytes]], None]
-    """Given what the files hold; writes something else."""
+    """The function that receives the content of the files and writes other bytes."""
     place: range | None = None
-    """Of a single file, which bytes are not what they were; None = not only some."""
+    """The range of changed bytes in a single file; None if the damage is no range."""
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def every_length(path: Path) -> list[Harm]:
 
 
 def wholesale(files: tuple[Path, ...]) -> list[Harm]:
-    """Files that are exchanged for one of the same size, partly zeros, too long, or gone."""
+    """Damage whole files: they are replaced by one of the same size, partly zeroed, extended, or removed."""
     content = {path: path.read_bytes() for path in files}
     pairs = [
         (one, other)

@@ -19,7 +19,9 @@ def saved(tmp_path: Path) -> Stored:
 
 
 @pytest.mark.parametrize("changes", [{}, {"shops": OperatorChange(drop=frozenset({"best"}))}])
-def test_damage_is_not_carried_over(saved: Stored, tmp_path: Path, changes: Mapping[str, OperatorChange]) -> None:
+def test_damage_is_detected_when_a_savepoint_is_rewritten(
+    saved: Stored, tmp_path: Path, changes: Mapping[str, OperatorChange]
+) -> None:
     path = saved.files[1]
     place = NewSavepoint(str(tmp_path / "again"), "again")
     with done(flipped(path, path.stat().st_size - 20, 0)), pytest.raises(CorruptStateError, match=path.name) as refused:

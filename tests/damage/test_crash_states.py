@@ -39,14 +39,15 @@ Act = Callable[[Deployment, Recorder], None]
 
 
 def world(root: Path, way: Way) -> tuple[Deployment, Recorder]:
-    """Storage and savepoints lie below ``root/disk``, where nothing is yet, and calls are recorded."""
+    """Yield a world whose storage and savepoints lie below ``root/disk``, which is empty, and whose calls are
+    recorded."""
     deployment = shops(root, way)
     (root / "disk").mkdir()
     return replace(deployment, storage_root=str(root / "disk" / "state")), Recorder(str(root / "disk"))
 
 
 def needs(deployment: Deployment) -> dict[str, set[str]]:
-    """For each checkpoint's ``_metadata``, the files that it names."""
+    """Return for each checkpoint's ``_metadata`` the files that it names."""
     files = {}
     for each in completed(deployment, NAME):
         opened = open_checkpoint(each.directory, own=True, storage_root=deployment.storage_root)
@@ -96,7 +97,7 @@ def looked_at(recorder: Recorder, named: dict[str, set[str]]) -> Crashes:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_no_crash_of_the_machine_loses_or_tears_a_checkpoint(tmp_path: Path, way: Way) -> None:
+def test_no_crash_of_the_machine_loses_or_truncates_a_checkpoint(tmp_path: Path, way: Way) -> None:
     deployment, recorder = world(tmp_path, way)
     with recorder.recording():
         days(deployment, recorder, 1, 2)
@@ -112,8 +113,8 @@ def test_no_crash_of_the_machine_loses_or_tears_a_checkpoint(tmp_path: Path, way
         assert looked_at(careless, named).broken, f"without any {kind} something must be lost"
 
 
-def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) -> None:
-    """The names it gave or took away are there for all to see, but not on disk yet."""
+def test_the_next_process_makes_the_files_of_a_killed_one_durable(tmp_path: Path) -> None:
+    """The names that it created or removed are visible to all processes, but not durable yet."""
     acts: dict[str, Act] = {"savepoint": saved, "cleanup": cleaned, "day": lambda deployment, r: days(deployment, r, 3)}
     states = 0
     for name, act in acts.items():
@@ -148,8 +149,8 @@ def _calls_of(root: Path, act: Act) -> tuple[list[Call], list[Call]]:
     return recorder.calls[:before], recorder.calls[before:]
 
 
-def test_two_writers_of_one_name(tmp_path: Path) -> None:
-    """One is killed anywhere; the other finds the name taken or gives it, and acknowledges it."""
+def test_a_name_that_two_processes_write_is_durable_when_acknowledged(tmp_path: Path) -> None:
+    """One process is killed at any call; the other finds that the name exists or creates it, and acknowledges it."""
     states = 0
     for kill_at in range(8):
         root = tmp_path / str(kill_at)
@@ -176,7 +177,7 @@ def strace() -> str:
     return program
 
 
-def test_the_kernel_is_told_what_was_recorded(tmp_path: Path, strace: str) -> None:
+def test_the_recorded_calls_equal_those_that_the_kernel_receives(tmp_path: Path, strace: str) -> None:
     script = (
         "from statelib.storage.filesystem.publish import put_if_absent; "
         f"put_if_absent('{tmp_path}', '_metadata', b'x' * 9)"

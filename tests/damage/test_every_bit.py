@@ -17,8 +17,8 @@ from tests.support.figures import record
 
 SEED = 20130101
 METADATA, DATA, RESTORES = rounds(120, 3_000), rounds(50, 3_000), rounds(12, 50)
-"""Of each way: how many kinds of damage to ``_metadata``, how many to data files, and after how many of these the
-state is restored, which takes a hundred times as long as looking at the file."""
+"""The numbers for each combination: kinds of damage to ``_metadata``, kinds of damage to data files, and those of
+them after which the state is restored, which takes a hundred times as long as verifying the file."""
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=str)
@@ -58,7 +58,7 @@ def test_damaged_metadata_is_never_read(whole: Stored) -> None:
     record("G3", "damage to _metadata", tried, unit="mutations")
 
 
-def test_damage_to_a_file_is_found_and_named(whole: Stored) -> None:
+def test_damage_to_a_file_is_detected_and_named(whole: Stored) -> None:
     opened, random = whole.open(), Random(SEED)
     assert opened.manifest is not None
     records = {whole.directory / f.path.removeprefix("file://"): f for f in opened.manifest.files}
@@ -95,7 +95,7 @@ def _only_in(harm: Harm, places: list[tuple[Path, range]]) -> bool:
     return any(harm.files == (path,) and at.start < held.stop and held.start < at.stop for path, held in places)
 
 
-def test_what_does_not_belong_to_it_is_not_read(whole: Stored) -> None:
+def test_files_that_do_not_belong_to_a_snapshot_are_not_read(whole: Stored) -> None:
     for name, content in (("000099.sst", b"x" * 100), ("rocksdict-config.json", b"{}"), ("_metadata.bak", b"")):
         extra = whole.directory / name
         extra.write_bytes(content)

@@ -13,7 +13,7 @@ from tests.support.worlds import CHECKOUT
 
 FLINK = CHECKOUT / "tests" / "golden" / "flink"
 MERGED = ("taskowned", "shared/job_")
-"""Where physical files lie that hold segments of other checkpoints, too."""
+"""The directories of physical files that also contain segments of other checkpoints."""
 
 
 def snapshots() -> Iterator[tuple[Path, str]]:
@@ -32,7 +32,7 @@ def verified(folder: Path, original: Path, path: str, read_data: bool) -> Verifi
 
 
 def files_of(folder: Path, path: str) -> list[Path]:
-    """Its ``_metadata``, and the files whose names stand in it."""
+    """Return its ``_metadata``, and the files whose names are in it."""
     metadata = folder / path / "_metadata"
     data = metadata.read_bytes()
     named = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name.encode() in data]
@@ -42,7 +42,7 @@ def files_of(folder: Path, path: str) -> list[Path]:
 @pytest.mark.parametrize(
     ("original", "path"), list(snapshots()), ids=lambda part: getattr(part, "name", str(part).rpartition("/")[2][:9])
 )
-def test_a_file_that_is_gone_or_cut_is_noticed(original: Path, path: str, tmp_path: Path) -> None:
+def test_a_missing_or_truncated_file_is_detected(original: Path, path: str, tmp_path: Path) -> None:
     folder = tmp_path / original.name
     shutil.copytree(original, folder)
     files = files_of(folder, path)
@@ -56,7 +56,7 @@ def test_a_file_that_is_gone_or_cut_is_noticed(original: Path, path: str, tmp_pa
             file.unlink() if left is None else file.write_bytes(content[:left])
             for read_data in (False, True):
                 if left is None and file.name == "_metadata":
-                    continue  # then there is no snapshot
+                    continue  # Then there is no snapshot.
                 verification = verified(folder, original, path, read_data)
                 assert verification.problems, f"{file} of {size} bytes, {left} left, read_data {read_data}"
             file.write_bytes(content)
@@ -65,7 +65,7 @@ def test_a_file_that_is_gone_or_cut_is_noticed(original: Path, path: str, tmp_pa
 @pytest.mark.parametrize(
     ("original", "path"), list(snapshots()), ids=lambda part: getattr(part, "name", str(part).rpartition("/")[2][:9])
 )
-def test_what_flink_wrote_is_whole(original: Path, path: str, tmp_path: Path) -> None:
+def test_snapshots_of_flink_have_no_problems(original: Path, path: str, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     folder = tmp_path / original.name
     shutil.copytree(original, folder)

@@ -22,7 +22,8 @@ CALLS = "trace=openat,fsync,fdatasync,unlink,write"
 
 
 def test_the_directory_is_synced_after_the_journal_is_removed(tmp_path: Path) -> None:
-    """The removal is the commit. Not synced, a power cut brings the journal back, and the next reader rolls back."""
+    """The removal is the commit. If it is not synced, the journal exists again after a power cut, and the next
+    reader rolls back."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     url = f"sqlite:///{tmp_path}/catalog.db"

@@ -29,7 +29,7 @@ CHECKPOINTS, FILES = rounds(40, 1000), rounds(12, 100)
 
 @pytest.fixture
 def history(tmp_path: Path) -> Stored:
-    """Two real checkpoints, and so many after them whose state is that of the second, in as many files as wanted."""
+    """Make two real checkpoints, and so many after them with the state of the second, in the given number of files."""
     made = stored(tmp_path / "world", Way("heap", "canonical"))
     metadata, manifest = read_checkpoint_file(made.files[0].read_bytes())
     assert manifest is not None
@@ -66,7 +66,7 @@ def write(made: Stored, metadata: CheckpointMetadata, like: CheckpointManifest, 
 
 
 def rows(deployment: Deployment) -> tuple[dict[int, str], list[tuple[int, str]]]:
-    """(state by checkpoint id, references)."""
+    """Return (state by checkpoint id, references)."""
     engine = create_engine(deployment.catalog_url)
     with engine.connect() as connection:
         states = connection.execute(select(CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.state)).tuples().all()
@@ -87,7 +87,8 @@ def rebuilt(history: Stored, name: str) -> tuple[Deployment, float]:
 
 
 def damaged(history: Stored) -> Sequence[int]:
-    """A torn ``_metadata``, a lost file and a shortened one; and one more that nothing was built on, in the middle."""
+    """Damage the history: a truncated ``_metadata``, a lost file and a truncated one; and add a checkpoint in the
+    middle that no other was built on."""
     root, numbers = history.directory.parent, (5, 11, 17)
     torn, lost, short = (root / f"chk-{number}" for number in numbers)
     (torn / "_metadata").write_bytes((torn / "_metadata").read_bytes()[:-5])
@@ -98,7 +99,7 @@ def damaged(history: Stored) -> Sequence[int]:
 
 
 @pytest.mark.timeout(rounds(300, 1800))
-def test_a_long_history_is_found_again(history: Stored) -> None:
+def test_a_long_history_is_rebuilt_from_the_storage(history: Stored) -> None:
     root = history.directory.parent
     before = listing(root)
     deployment, seconds = rebuilt(history, "first")

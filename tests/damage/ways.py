@@ -45,7 +45,8 @@ UID = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True)
 class Way:
-    """``savepoint``: the format of one taken of a full checkpoint; '' = the checkpoint is what is looked at."""
+    """A combination of backend, strategy and form. ``savepoint``: the format of a savepoint of a full checkpoint; ''
+    if the checkpoint itself is tested."""
 
     backend: str
     strategy: str
@@ -76,7 +77,7 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Stored:
-    """``files``: all that the snapshot consists of, ``_metadata`` first."""
+    """A stored snapshot. ``files``: all of its files, ``_metadata`` first."""
 
     way: Way
     deployment: Deployment
@@ -103,8 +104,8 @@ class Stored:
         ]
 
     def restore(self) -> bool:
-        """Restore as the next run does: each handle in its own subtask, then operator state. All of it is read. Return
-        whether it is what was written."""
+        """Restore like the next run: each handle in its own subtask, then operator state. Everything is read. Return
+        whether it equals the written state."""
         opened, scratch = self.open(), Path(self.deployment.work_directory) / "restored"
         statistics = []
         try:
@@ -142,7 +143,7 @@ def _operator(opened: Checkpoint) -> tuple[tuple[OperatorStateDescriptor, ...], 
 
 
 def stored(root: Path, way: Way) -> Stored:
-    """The second of two checkpoints below ``root``, or a savepoint of it."""
+    """Make two checkpoints below ``root``, and return the second, or a savepoint of it."""
     deployment = shops(root, way)
     for number in (1, 2):
         last = checkpoint_of(deployment, "shops", number, events(number))
@@ -158,7 +159,7 @@ def stored(root: Path, way: Way) -> Stored:
 
 
 def shops(root: Path, way: Way) -> Deployment:
-    """A deployment in ``root`` with the one pipeline ``shops``."""
+    """Return a deployment in ``root`` with the single pipeline ``shops``."""
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     text = SHOPS.format(backend=way.backend, strategy=way.strategy, inline=way.inline, merged=str(way.merged).lower())
@@ -174,7 +175,7 @@ def _savepoint(deployment: Deployment, form: str) -> str:
 
 
 def events(number: int) -> pa.Table:
-    """Twelve events of some shops."""
+    """Return twelve events of some shops."""
     numbers = range(number * 12, number * 12 + 12)
     return pa.table(
         {

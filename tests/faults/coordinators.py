@@ -25,11 +25,12 @@ from statelib.flows.wiring import Deployment
 from tests.faults.endured_flow import FaultyDeployment, attempt
 
 LOCKED_MS, IDLE_MS = 200, 400
-"""So long is waited for a stopped process's transaction, and until PostgreSQL ends it: scaled down."""
+"""The times for which others wait for a stopped process's transaction, and after which PostgreSQL ends it; both are
+scaled down."""
 
 
 class Calls:
-    """Counts calls of statelib's functions, and stops the process at one of them."""
+    """A counter of calls of statelib's functions, which stops the process at one of them."""
 
     def __init__(self, stop_at: int) -> None:
         self.seen = 0
@@ -43,7 +44,8 @@ class Calls:
 
 
 def act(deployment: Deployment, what: str) -> str:
-    """``clean``, or the number of a day: the id of its checkpoint, or the error."""
+    """Carry out ``clean`` or the run of a day, given by its number, and return the id of its checkpoint, or the
+    error."""
     try:
         if what != "clean":
             return f"checkpoint {attempt(deployment, int(what))}"

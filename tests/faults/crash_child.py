@@ -1,5 +1,5 @@
-"""Processes to be killed: forks of a server that has imported everything and done nothing, so that one takes
-milliseconds. Their orders and their results are files."""
+"""Processes to be killed: forks of a server that has imported everything and done nothing, so that starting one
+takes milliseconds. Their orders and their results are files."""
 
 import json
 import multiprocessing
@@ -20,7 +20,7 @@ Environment = Mapping[str, str]
 
 
 def run(target: Callable[..., None], *arguments: Any) -> int:
-    """The exit code."""
+    """Run an order in a child process and return its exit code."""
     process = FORKS.Process(target=target, args=arguments)
     process.start()
     process.join(PATIENCE_S)
@@ -48,7 +48,7 @@ def recovering(
 def recovered(
     deployment: Deployment, environment: Environment, workload: str, from_the_task: bool, report: Path
 ) -> None:
-    """Leaves in ``report`` what is wrong afterwards."""
+    """Recover the world, and write the remaining problems to ``report``."""
     os.environ |= environment
     recover(deployment, workload, from_the_task=from_the_task)
     report.write_text(json.dumps(problems(deployment, LAST)))

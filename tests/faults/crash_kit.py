@@ -23,7 +23,7 @@ EMPTY = "rebuild"
 
 @dataclass
 class Worlds:
-    """The world of a test, with its history and, for :data:`EMPTY`, without a catalog."""
+    """The worlds of a test: one with its history and, for :data:`EMPTY`, one without a catalog."""
 
     root: Path
     backend: str = "rocksdb"
@@ -51,7 +51,7 @@ class Worlds:
         return world
 
     def trace(self, workload: str) -> list[Place]:
-        """The places that a workload comes to, in order."""
+        """Return the crash points that a workload reaches, in order."""
         deployment = self.of(workload).again()
         with recorded() as places:
             WORKLOADS[workload](deployment)
@@ -84,7 +84,7 @@ def worlds(root: Path, storage: str, catalog: str, s3: S3Endpoint, monkeypatch: 
 
 
 def spread(every: Sequence[Place], most: int, seed: int) -> list[Place]:
-    """So many of the places, each point at least once while there is room."""
+    """Return so many of the places, each crash point at least once if possible."""
     chance = random.Random(seed)
     first = [place for place in every if place.nth == 0]
     later = [place for place in every if place.nth]

@@ -1,4 +1,4 @@
-"""A hook that keeps side data in each subtask: the end of the events of each run."""
+"""A hook that stores side data in each subtask: the end of the events of each run."""
 
 import json
 

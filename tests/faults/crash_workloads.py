@@ -1,4 +1,4 @@
-"""Workloads of a deployment that is killed during them. Each may be repeated; a deployment recovers by repeating it."""
+"""Workloads during which a deployment is killed. Each may be repeated; a deployment recovers by repeating it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,14 +42,14 @@ from tests.faults.crash_world import FORK, NAME, World, abroad, events
 from tests.support.worlds import day, owned
 
 BASE = 3
-"""Days that a world has behind it."""
+"""The number of days that a world has applied."""
 LAST = 5
-"""The day that it has come to once it has recovered."""
+"""The last day that it has applied once it has recovered."""
 
 
 def history(world: World) -> None:
-    """Three days, a savepoint that its user keeps, one that gc has to remove, what an aborted attempt left, and
-    abroad a savepoint of which the catalog knows nothing."""
+    """Make three days, a savepoint that its user keeps, one that gc has to remove, the files of an aborted attempt,
+    and outside the storage a savepoint that is not in the catalog."""
     deployment = world.deployment
     run_day(deployment, NAME, 1)
     run_day(deployment, NAME, 2)
@@ -72,8 +72,8 @@ def take(
     change: Change | None = None,
     tries: int = 1,
 ) -> None:
-    """The snapshot job, unless it was done before; what fails it is noted, as the job does. ``tries``: how often each
-    task runs; the driver discards what all but the first have written."""
+    """Run the snapshot job, unless it was done before. An error is recorded, as the job does. ``tries``: how often
+    each task runs; the driver discards the files of all but the first."""
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     if plan is None:
         return
@@ -130,8 +130,8 @@ def first(deployment: Deployment) -> None:
 
 
 def compaction(deployment: Deployment) -> None:
-    """RocksDB's files are merged, so that none of the base's is referred to; a change log is given up for a whole
-    snapshot."""
+    """Take a checkpoint in which RocksDB's files are merged, so that none of the base's is referred to, or in which
+    a change log is replaced by a whole snapshot."""
     pipeline = deployment.pipeline(NAME)
     checkpoint = pipeline.checkpoint.model_copy(update={"materialize_after_bytes": 1})
     run_day(deployment, NAME, 4, pipeline.model_copy(update={"checkpoint": checkpoint}), compacting)
@@ -176,7 +176,7 @@ def restore(deployment: Deployment, checkpoint: str, parallelism: int | None, mo
 
 
 def of_day(deployment: Deployment, number: int) -> CheckpointRecord:
-    """The first one that completed."""
+    """Return the first completed checkpoint of a day."""
     records = deployment.catalog().list(NAME, {CheckpointState.COMPLETED})
     return min((r for r in records if r.interval == day(number)), key=lambda r: r.checkpoint_id)
 
@@ -192,7 +192,7 @@ def gc(deployment: Deployment) -> None:
 
 
 def rebuild(deployment: Deployment) -> None:
-    """For a world whose catalog is empty."""
+    """Rebuild the catalog of a world whose catalog is empty."""
     if deployment.catalog().head(NAME).head is None:
         apply_rebuild(deployment, plan_rebuild(deployment))
 
@@ -217,7 +217,7 @@ def forked(deployment: Deployment) -> None:
 
 
 def quarantine(deployment: Deployment) -> None:
-    """The gate finds the fourth day odd, a person takes it as good."""
+    """Take a fourth day that the gate puts into quarantine, and release it."""
     aside = deployment.catalog().list(NAME, {CheckpointState.QUARANTINED})
     pipeline = deployment.pipeline(NAME)
     if not aside:
@@ -235,7 +235,7 @@ def quarantine(deployment: Deployment) -> None:
 
 
 def stopped(deployment: Deployment) -> None:
-    """An attempt fails, its run is given up, the pipeline is cancelled and goes on."""
+    """Let an attempt fail and abort its run, then cancel the pipeline and resume it."""
     if deployment.catalog().head(NAME).cancelled:
         resume(deployment, NAME, "test")
     pipeline = deployment.pipeline(NAME)
@@ -251,7 +251,7 @@ def stopped(deployment: Deployment) -> None:
 
 
 def speculated(deployment: Deployment) -> None:
-    """Spark runs each task twice."""
+    """Run each task twice, as Spark does with speculation."""
     pipeline = deployment.pipeline(NAME)
     begun = begin(deployment, pipeline, day(4), "test")
     if not begun.already_completed:
@@ -266,7 +266,7 @@ def failing(
 
 
 def imported(deployment: Deployment) -> None:
-    """A restore from a savepoint that the catalog does not know; it stays its user's."""
+    """Restore from a savepoint that is not in the catalog; it still belongs to its user."""
     catalog = deployment.catalog()
     if not [r for r in catalog.list(NAME) if r.key.startswith("import:") and catalog.head(NAME).generation]:
         restore(deployment, abroad(deployment), None, ClaimMode.NO_CLAIM)
@@ -279,7 +279,7 @@ def copied_fork(deployment: Deployment) -> None:
 
 
 def migrate(deployment: Deployment) -> None:
-    """A catalog that is new."""
+    """Migrate a new catalog."""
     replace(deployment, catalog_url=f"sqlite:///{deployment.data}/new.db").catalog().head(NAME)
 
 
@@ -306,12 +306,13 @@ WORKLOADS: dict[str, Callable[[Deployment], None]] = CENTRAL | {
 
 
 def recover(deployment: Deployment, workload: str, *, from_the_task: bool = False) -> None:
-    """Do it again; ``from_the_task``: first as Airflow does that runs the killed task again, not the whole run. Then
-    come the next days, then the cleanup, until there is nothing to clean up any more."""
+    """Repeat the workload; ``from_the_task``: first like Airflow, which runs the killed task again, not the whole
+    run. Then take the next days, and clean up until there is nothing to clean up any more."""
     if from_the_task:
         go_on(deployment)
     if not any(r.interval == day(LAST) for r in deployment.catalog().list(NAME, {CheckpointState.COMPLETED})):
-        WORKLOADS[workload](deployment)  # else an earlier recovery came past it, and has cleaned up what it begins with
+        # Otherwise an earlier recovery has got further, and has cleaned up the files with which the workload begins.
+        WORKLOADS[workload](deployment)
     run_day(deployment, NAME, 4)
     run_day(deployment, NAME, LAST)
     for _ in range(3):

@@ -1,5 +1,5 @@
-"""A deployment that can be had again as it was, on every kind of storage and catalog, and what must hold of it after
-whatever happened: G1 (nothing lost), G2 (nothing left over), G6 (once)."""
+"""A deployment that can be reset, on every kind of storage and catalog, and the goals that must hold for it after
+any failure: G1 (nothing lost), G2 (nothing left over), G6 (once)."""
 
 import shutil
 from collections import Counter
@@ -54,13 +54,13 @@ checkpoint:
 
 
 def events(number: int) -> pa.Table:
-    """30 events of a day: every shop's total tells which days were applied to it, and how often."""
+    """Return 30 events of a day: every shop's total shows which days were applied to it, and how often."""
     shops = [f"shop-{n % 24}" for n in range(30)]
     return pa.table({"shop": shops, "amount": pa.array([7**number + n for n in range(30)], pa.int64())})
 
 
 def expected(days: int) -> dict[str, int]:
-    """The state ``total`` after the first so many days."""
+    """Return the state ``total`` after the first so many days."""
     total: Counter[str] = Counter()
     for number in range(1, days + 1):
         for row in events(number).to_pylist():
@@ -74,7 +74,8 @@ def write_pipeline(deployment: Deployment, name: str, backend: str, strategy: st
 
 
 class World:
-    """``root``: an empty directory. ``storage_root``: '' for a directory below it. ``catalog_url``: '' for SQLite."""
+    """A deployment in ``root``, an empty directory. ``storage_root``: '' for a directory below it. ``catalog_url``:
+    '' for SQLite."""
 
     def __init__(
         self, root: Path, backend: str, strategy: str, *, storage_root: str = "", catalog_url: str = ""
@@ -148,7 +149,8 @@ def holdings(deployment: Deployment) -> Holdings:
     engine.dispose()
     places = {place for place in places if place.startswith(f"{root}/")}
     needed = {uri for uri in files if uri.startswith(f"{root}/")} | {f"{place}/_metadata" for place in places}
-    parents = {uri.rpartition("/")[0] for uri in needed}  # a fork may need files of what is gone otherwise
+    # A fork may need files of checkpoints that are deleted otherwise.
+    parents = {uri.rpartition("/")[0] for uri in needed}
     location = location_if_object(root)
     if location is not None:
         objects = Bucket(location.bucket_uri, IMPATIENT).list(location.key)
@@ -166,7 +168,8 @@ def holdings(deployment: Deployment) -> Holdings:
 
 
 def problems(deployment: Deployment, days: int) -> list[tuple[str, str]]:
-    """(goal, what is wrong) of a world that has recovered and been cleaned; ``days``: how far it must have come."""
+    """Return (goal, problem) for each problem of a world that has recovered and been cleaned up. ``days``: the
+    number of days that must have been applied."""
     records = deployment.catalog().list()
     wrong = [("G1", text) for r in records if r.state is CheckpointState.COMPLETED for text in lost(deployment, r)]
     wrong += [
@@ -186,7 +189,7 @@ def problems(deployment: Deployment, days: int) -> list[tuple[str, str]]:
 
 
 def abroad(deployment: Deployment) -> str:
-    """The directory of the savepoint that lies outside the storage."""
+    """Return the directory of the savepoint that lies outside the storage."""
     place = f"{deployment.root_uri()}-abroad"
     metadata = next(f.path for f in deployment.remover().list_files(place) if f.path.endswith("/_metadata"))
     return f"{place}/{metadata.removesuffix('/_metadata')}"
@@ -206,7 +209,7 @@ def lost(deployment: Deployment, record: CheckpointRecord) -> list[str]:
 
 
 def noted(opened: Checkpoint) -> set[int]:
-    """Return the moments that the side data of all subtasks contains, one for each day."""
+    """Return the times that the side data of all subtasks contain, one for each day."""
     records = opened.manifest.side_data if opened.manifest else ()
     return set[int]().union(*(moments_of(bytes(opened.reader().read(part.handle))) for part in records))
 
@@ -237,6 +240,6 @@ def unfinished(deployment: Deployment) -> list[Path]:
 
 
 def leaks(root: Path) -> list[str]:
-    """Descriptors below ``root`` and threads of snapshots that this process still has: T21."""
+    """Return the open descriptors below ``root`` and the threads of snapshots that this process still has: T21."""
     held = [target for target in descriptors() if target.startswith(str(root)) and " (deleted)" not in target]
     return own_threads() + held

@@ -50,7 +50,8 @@ Model = dict[str, dict[str, object]]
 
 
 class Subtask:
-    """See above. ``strategy``: one of :data:`STRATEGIES`; ``local``: whether copies are kept on this host."""
+    """A subtask that runs for long. ``strategy``: one of :data:`STRATEGIES`; ``local``: whether copies are kept on
+    this host."""
 
     def __init__(self, directory: Path, strategy: str, local: bool, seed: int) -> None:
         self.random = random.Random(seed)
@@ -77,7 +78,7 @@ class Subtask:
             self.model[state] = {k: v for k, v in values.items() if v is not None}
 
     def checkpoint(self, number: int) -> None:
-        """One attempt, whose fate is drawn; afterwards what must hold holds."""
+        """Make one attempt with a randomly chosen fault, and assert afterwards what must hold."""
         fates = {
             "complete": 5,
             "restart": 2,
@@ -104,7 +105,7 @@ class Subtask:
         self.check_clean()
 
     def check_clean(self) -> None:
-        """No temporary directory, no open descriptor, no thread of a snapshot."""
+        """Assert that there is no temporary directory, no open descriptor and no thread of a snapshot."""
         assert not own_threads("snapshot")
         places = (str(self.directory / "storage"), str(self.directory / "local"))
         assert not [target for target in descriptors() if target.startswith(places)]
@@ -113,7 +114,7 @@ class Subtask:
         assert self.chain.files() == set().union(*(files_of(source) for source, _ in self.live.values()))
 
     def check_checkpoints(self) -> None:
-        """Every retained checkpoint restores to what the dict said then."""
+        """Assert that every retained checkpoint restores the state that the dict had then."""
         for number, (source, model) in self.live.items():
             backend = self._restored(source, str(self.directory / f"read-{number}"))
             for state in model:
@@ -128,7 +129,7 @@ class Subtask:
         assert not own_threads()
 
     def _attempt(self, number: int, fate: str) -> SnapshotResult | None:
-        """The result, or None if it failed as it should."""
+        """Return the result, or None if the attempt failed as expected."""
         streams, registry = self.chain.streams(number), CloseableRegistry()
         timeout_s = None
         disturbance: AbstractContextManager[None] = nullcontext()
@@ -161,11 +162,12 @@ class Subtask:
         self.strategy.notify_checkpoint_aborted(CheckpointId(number))
         if self.local is not None:
             self.local.discard(CheckpointId(number))
-        for file in files:  # the orphan sweep
+        for file in files:  # This takes the place of the orphan sweep.
             Path(file.removeprefix("file://")).unlink()
 
     def _recover(self, failed: int) -> None:
-        """RocksDB takes no more writes after a disk has failed it: the subtask ends, the next one restores."""
+        """Begin a new subtask if necessary: RocksDB accepts no more writes after a disk error, so the subtask ends
+        and the next one restores."""
         if self.local is not None:
             self.local.discard(CheckpointId(failed))
         self.close()
@@ -191,7 +193,7 @@ class Subtask:
             self._begin(source, number)
 
     def _begin(self, source: RestoreSource | None, number: int) -> None:
-        """A new process of the subtask, on the newest checkpoint."""
+        """Begin a new process of the subtask, on the newest checkpoint."""
         self.lives += 1
         self._home = str(self.directory / f"backend-{self.lives}")
         Path(self._home).mkdir()
@@ -258,7 +260,7 @@ def _failing_at(at: int) -> Callable[[int], None]:
 
 
 def _cancelling_at(at: int, registry: CloseableRegistry) -> Callable[[int], None]:
-    """Another thread closes the registry while the operation goes on."""
+    """Let another thread close the registry during the operation."""
 
     def hook(operation: int) -> None:
         if operation == at:
@@ -272,7 +274,7 @@ def _cancelling_at(at: int, registry: CloseableRegistry) -> Callable[[int], None
 
 @contextmanager
 def _in_the_way(path: Path) -> Iterator[None]:
-    """A file where RocksDB would freeze its own."""
+    """Put a file where RocksDB would freeze its own."""
     path.write_bytes(b"")
     try:
         yield
@@ -282,7 +284,7 @@ def _in_the_way(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _few_descriptors(left: int) -> Iterator[None]:
-    """Hardly any file can be opened any more."""
+    """Limit the descriptors, so that hardly any file can be opened."""
     free = os.open("/", os.O_RDONLY)
     os.close(free)
     with _limit(resource.RLIMIT_NOFILE, free + left):
@@ -291,7 +293,7 @@ def _few_descriptors(left: int) -> Iterator[None]:
 
 @contextmanager
 def _small_files(size_bytes: int) -> Iterator[None]:
-    """Writes beyond this size fail, as on a disk that is full."""
+    """Let writes beyond this size fail, as on a full disk."""
     with _limit(resource.RLIMIT_FSIZE, size_bytes):
         yield
 

@@ -1,4 +1,4 @@
-"""A pipeline whose days run through the flows, with storage that fails where the test wants it."""
+"""A pipeline whose days run through the flows, with storage that fails where the test selects it."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ checkpoint:
 
 
 def events(number: int) -> pa.Table:
-    """A day's 100 events of about 60 shops, every day others' amounts."""
+    """Return a day's 100 events of about 60 shops, with other amounts every day."""
     numbers = range(number * 100, number * 100 + 100)
     return pa.table(
         {
@@ -53,7 +53,7 @@ def events(number: int) -> pa.Table:
 
 
 def expected(days: int) -> dict[str, int]:
-    """The state ``best`` after so many days."""
+    """Return the state ``best`` after so many days."""
     best: dict[str, int] = {}
     for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
         best[row["shop"]] = max(row["amount"], best.get(row["shop"], 0))
@@ -61,7 +61,7 @@ def expected(days: int) -> dict[str, int]:
 
 
 class FaultyStorage:
-    """The deployment's storage: its streams ask ``hook`` before each step, and publishing may fail."""
+    """The deployment's storage: its streams call ``hook`` before each step, and publishing may fail."""
 
     def __init__(self, storage: Any, hook: Hook, publishing: str) -> None:
         self._storage = storage
@@ -75,7 +75,7 @@ class FaultyStorage:
         return FaultyStreams(self._storage.resolve_checkpoint_storage_location(*arguments), self._hook)
 
     def publish_metadata(self, *arguments: Any) -> bytes:
-        """``before``: it fails; ``after``: its answer is lost."""
+        """Publish the metadata. The fault ``before``: it fails; ``after``: its answer is lost."""
         if self._publishing == "before":
             raise RetryableError("publishing: the storage did not answer", kind="storage-io")
         answer: bytes = self._storage.publish_metadata(*arguments)
@@ -86,7 +86,7 @@ class FaultyStorage:
 
 @dataclass(frozen=True)
 class FaultyDeployment(Deployment):
-    """A deployment whose storage fails as ``hook`` demands."""
+    """A deployment whose storage fails where ``hook`` raises an error."""
 
     hook: Hook = field(default=undisturbed, kw_only=True)
     publishing: str = field(default="", kw_only=True)
@@ -101,12 +101,13 @@ class FaultyDeployment(Deployment):
 
 
 def attempt(deployment: Deployment, number: int, before_register: Callable[[], None] = lambda: None) -> CheckpointId:
-    """The day's run, as the DAG does it."""
+    """Take the day's run, as the DAG does."""
     pipeline = deployment.pipeline("tours")
     begun = begin(deployment, pipeline, day(number), "test")
     if begun.already_completed:
         return begun.checkpoint_id
-    if plan_snapshot(deployment, pipeline, begun.checkpoint_id) is not None:  # None: an earlier attempt published it
+    # The plan is None if an earlier attempt published the checkpoint.
+    if plan_snapshot(deployment, pipeline, begun.checkpoint_id) is not None:
         publish_here(deployment, pipeline, begun.checkpoint_id, events(number))
     before_register()
     return register(deployment, pipeline, begun.checkpoint_id).checkpoint_id
@@ -126,7 +127,7 @@ def opened_checkpoints(deployment: Deployment) -> list[Checkpoint]:
 
 
 def check_nothing_else(deployment: Deployment, answer: Iterable[Checkpoint]) -> None:
-    """Storage holds what these checkpoints name, and no other file."""
+    """Assert that storage contains exactly the files that these checkpoints name."""
     named: set[str] = set()
     for opened in answer:
         assert opened.manifest is not None

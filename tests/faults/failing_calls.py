@@ -1,4 +1,4 @@
-"""The k-th call that reaches a file system, a bucket or a database fails: before it was applied, or after."""
+"""Errors of the k-th call to a file system, a bucket or a database: before it was applied, or after."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ _WITH_FILES = (data_files, descriptors, local_store, local_streams, publish, rem
 
 
 class Failing:
-    """Counts calls, and fails number ``at`` (from 0; None: none) as ``kind`` says."""
+    """A counter of calls, of which number ``at`` (from 0; None: none) fails in the way of ``kind``."""
 
     def __init__(self, at: int | None, kind: str) -> None:
         self.at, self.kind = at, kind
@@ -33,7 +33,7 @@ class Failing:
         self._lock = threading.Lock()
 
     def __call__(self, name: str, call: Callable[..., Any], error: Callable[[str], Exception]) -> Callable[..., Any]:
-        """The call, counted."""
+        """Make the call and count it."""
 
         def counted(*arguments: Any, **options: Any) -> Any:
             with self._lock:
@@ -41,9 +41,9 @@ class Failing:
                 self.calls.append(name)
             if number != self.at:
                 return call(*arguments, **options)
-            if self.kind == "lost, applied" or name == "os.close":  # a close that fails has closed
+            if self.kind == "lost, applied" or name == "os.close":  # A failing close has closed the file.
                 done = call(*arguments, **options)
-                if name == "os.open":  # and an open that fails leaves what it made, but nothing open
+                if name == "os.open":  # A failing open leaves the created file, but nothing open.
                     os.close(done)
             raise error(self.kind)
 
@@ -51,7 +51,7 @@ class Failing:
 
 
 class _Some:
-    """A module of which some functions are others."""
+    """A module of which some functions are replaced."""
 
     def __init__(self, module: Any, functions: dict[str, Callable[..., Any]]) -> None:
         self._module = module
@@ -63,7 +63,7 @@ class _Some:
 
 @contextmanager
 def failing(at: int | None, kind: str) -> Iterator[list[str]]:
-    """Everything below goes through it; the names of the calls, in order."""
+    """Let every call to storage and catalog go through the counter, and yield the names of the calls, in order."""
     failure = Failing(at, kind)
     with pytest.MonkeyPatch.context() as patch:
         files = _Some(os, {name: failure(f"os.{name}", getattr(os, name), _of_files) for name in FILE_CALLS})

@@ -1,4 +1,4 @@
-"""A subtask for tests to kill: real worker, real storage that takes its time; says when it has begun to write.
+"""A subtask for tests to kill: a real worker with a slow real storage. It prints a line when it has begun to write.
 
 With the argument ``spark`` it runs in a Python worker of a Spark job, whose output is its JVM's standard error."""
 
@@ -19,7 +19,7 @@ from statelib.model.checkpoint import DataInterval
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.testing.faulty_streams import FaultyStreams
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, and what is ignored stays so
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # The tests may run under nohup, and an ignored signal stays ignored.
 root, slow_from = Path(sys.argv[1]), int(sys.argv[2])
 
 

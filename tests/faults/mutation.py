@@ -59,7 +59,7 @@ class Mutant:
 
 
 def mutants(module: str) -> Iterator[Mutant]:
-    """Every one of a module, in the order of its source."""
+    """Return every mutant of a module, in the order of its source."""
     tree = ast.parse(ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text())
     for number, node in enumerate(ast.walk(tree)):
         for what, change in changes(node):
@@ -130,7 +130,7 @@ def _without_statements(node: ast.AST, field: str) -> Iterator[tuple[str, Change
 
 
 class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives one module another source."""
+    """An import hook that gives one module another source."""
 
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant
@@ -143,7 +143,7 @@ class Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def is_noticed(mutant: Mutant | None) -> bool:
-    """Whether a test fails, or does not come to its end. None: the module as it is."""
+    """Return whether a test fails, or does not end. None: the unchanged module."""
     pid = os.fork()
     if pid == 0:
         os.setsid()

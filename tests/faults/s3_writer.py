@@ -1,4 +1,4 @@
-"""A writer for tests to kill: says when it begins to send, and never comes to the end of it."""
+"""A writer for tests to kill: it prints a line when it begins to send, and never ends."""
 
 import sys
 import time

@@ -32,19 +32,19 @@ NEEDED = (CheckpointState.COMPLETED, CheckpointState.PENDING)
 
 
 class DiedError(BaseException):
-    """Ends a process as SIGKILL would: what it still does in ``finally`` reaches nothing."""
+    """An error that ends a process as SIGKILL would: its calls in ``finally`` have no effect."""
 
 
 @dataclass
 class Process:
-    """``stands_still``: for so many choices of the others."""
+    """A process of the world. ``stands_still``: the number of choices of other processes for which it pauses."""
 
     name: str
     body: greenlet
     dead: bool = False
     stands_still: int = 0
     pending: bool = False
-    """It works at a checkpoint that nobody has taken over yet."""
+    """Whether the process works on a checkpoint that no other has taken over yet."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ QUIET = Chances(0, 0, 0, 0, 1)
 
 @dataclass
 class World:
-    """``violations``: what must never happen, as it happens."""
+    """A world in memory. ``violations``: events that must never happen, recorded when they happen."""
 
     chance: random.Random
     engine: Engine
@@ -86,7 +86,7 @@ class World:
         self.processes.append(Process(name, greenlet(body, self.hub)))
 
     def run(self) -> None:
-        """Until every process has ended."""
+        """Run until every process has ended."""
         last: Process | None = None
         while alive := [p for p in self.processes if not p.dead]:
             ready = [p for p in alive if p.stands_still <= 0]
@@ -142,7 +142,7 @@ class World:
         return self.now_ms
 
     def is_needed(self, uri: str) -> str:
-        """The checkpoint that a file is deleted under, if there is one: asked beside the catalog's own code."""
+        """Return the checkpoint that needs a file, if there is one. It is read without the catalog's own code."""
         directory = uri.rpartition("/")[0]
         refs = select(REF.c.checkpoint_id, CHECKPOINT.c.state).join(
             CHECKPOINT,
@@ -157,7 +157,7 @@ class World:
 
 
 class SimulatedCatalog(Catalog):
-    """The real one, whose transactions are steps of the world."""
+    """The real catalog, whose transactions are steps of the world."""
 
     def __init__(self, world: World) -> None:
         super().__init__("sqlite:////simulated/nothing-is-written-here.db", world.clock)
@@ -294,7 +294,7 @@ def _unavailable() -> StatelibError:
 
 
 def memory_engine() -> Engine:
-    """A migrated catalog in memory: one connection, which everybody shares."""
+    """Return a migrated catalog in memory: one connection, which all processes share."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -64,7 +64,7 @@ CLEANING: tuple[Callable[[Deployment], object], ...] = (
 
 @contextmanager
 def simulating() -> Iterator[None]:
-    """The storage of ``gs:`` is that of :data:`STORE`'s world, and ids and the clock are the world's."""
+    """Use the world of :data:`STORE` for the storage of ``gs:``, for ids and for the clock."""
 
     def attempt() -> AttemptId:
         assert STORE.world is not None
@@ -102,7 +102,8 @@ class SimulatedDeployment(Deployment):
 
 @dataclass
 class Simulation:
-    """``days``: of each checkpoint the last day that it has applied, as whoever began it knows."""
+    """A simulation. ``days``: the last day that each checkpoint has applied, as recorded by the process that began
+    it."""
 
     world: World
     deployment: SimulatedDeployment
@@ -116,7 +117,7 @@ class Simulation:
         return self.deployment.pipeline_file
 
     def process(self, name: str, life: Callable[[], None], lives: int = 3) -> None:
-        """It is started again when it has died, or failed."""
+        """Start a process, and start it again when it has died or failed."""
 
         def body() -> None:
             for _ in range(lives):
@@ -149,7 +150,7 @@ class Simulation:
     def _round(self) -> None:
         chance = self.world.chance
         pending = self.deployment.catalog().list(NAME, (CheckpointState.PENDING,))
-        if pending and chance.random() < 0.4:  # a task that is tried again
+        if pending and chance.random() < 0.4:  # The task is tried again.
             self.finish(chance.choice(pending).checkpoint_id)
         elif chance.random() < 0.15 and self.deployment.catalog().head(NAME).head is not None:
             begun = begin_savepoint(
@@ -173,7 +174,8 @@ class Simulation:
             self.finish(begun.checkpoint_id)
 
     def _day_of(self, record: CheckpointRecord) -> int:
-        """A checkpoint's day follows its base's, a savepoint's is its base's."""
+        """Return the day of a snapshot: a checkpoint's day follows that of its base, a savepoint's is that of its
+        base."""
         number = record.checkpoint_id
         if number not in self.days:
             base = 0 if record.base is None else self._day_of(self.deployment.catalog().get(NAME, record.base))
@@ -196,7 +198,7 @@ class Simulation:
         self.done.append(number)
 
     def _tasks(self, plan: SnapshotPlan) -> list[SubtaskReport]:
-        """A copy of a task may run beside it, finish at any later time, and be asked for or not."""
+        """Run the tasks. A copy of a task may run beside it, finish at any later time, and be used or not."""
         chance, reports = self.world.chance, []
         for subtask in range(plan.record.parallelism):
             if chance.random() < 0.25:
@@ -260,7 +262,7 @@ class Simulation:
             step(self.deployment)
 
     def restorer(self) -> None:
-        """Restores anything that is there, and disposes of a savepoint now and then."""
+        """Restore any existing snapshot, and dispose of a savepoint now and then."""
         records = self.deployment.catalog().list(NAME, (COMPLETED,))
         if not records:
             return
@@ -279,7 +281,7 @@ class Simulation:
     # -- at the end --------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Nobody disturbs any more: the next day is applied, and cleaning up comes to an end."""
+        """Recover without further disturbance: apply the next day, and clean up to the end."""
         self.world.chances = QUIET
         self.day()
         for record in self.deployment.catalog().list(NAME, (CheckpointState.PENDING,)):

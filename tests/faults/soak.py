@@ -32,15 +32,15 @@ from tests.support.worlds import CHECKOUT
 ENDPOINT = CHECKOUT / ".work" / "endpoint" / "bin" / "python"
 ROUNDS_A_LANE = 25
 LIFE_S = 3.0
-"""A worker's, on average."""
+"""The average life of a worker."""
 MOST_ACTIONS = 400
 HANG_S = 180.0
-"""A check that takes longer hangs."""
+"""The time after which a check counts as hanging."""
 SAID = ("done", "read", "looked at", "restored", "excused", "cleaned", "overtaken", "fixed point")
 
 
 class Soak:
-    """The supervisor: it opens neither catalog nor storage, so that its children may."""
+    """The supervisor of a soak. It opens neither catalog nor storage, so that its children can."""
 
     def __init__(self, directory: Path, seed: int, storages: list[str], catalogs: list[str]) -> None:
         self.directory = directory
@@ -124,11 +124,11 @@ class Soak:
         self._kill(pid)
 
     def with_cleaner(self, lane: Lane, chance: random.Random) -> None:
-        """A cleaner and a reader beside it; each dies when it dies."""
+        """Run a cleaner and a reader beside the worker; each is killed with it."""
         self._both(lane, chance, COORDINATOR, CLEANER)
 
     def rivals(self, lane: Lane, chance: random.Random) -> None:
-        """Two runs of the same pipeline overlap."""
+        """Let two runs of the same pipeline overlap."""
         self._both(lane, chance, COORDINATOR, COORDINATOR)
 
     def _both(self, lane: Lane, chance: random.Random, first: dict[str, float], second: dict[str, float]) -> None:
@@ -138,7 +138,7 @@ class Soak:
             self._kill(pid)
 
     def taken_over(self, lane: Lane, chance: random.Random) -> None:
-        """It stands still, another one goes on with its work and cleans up, and then it wakes."""
+        """Stop a worker, let another one continue its work and clean up, and then let the first continue."""
         first = self._start(lane, chance, COORDINATOR, contended=True)
         time.sleep(life(chance))
         os.kill(first, signal.SIGSTOP)
@@ -171,7 +171,7 @@ def life(chance: random.Random) -> float:
 
 
 def child(work: Callable[[], None], lane: Lane) -> int:
-    """A process forked from this one, which has imported everything."""
+    """Fork a process from this one, which has imported everything."""
     pid = os.fork()
     if pid:
         return pid
@@ -204,7 +204,8 @@ def _counted(lane: Lane) -> Counter[str]:
 
 
 def warm(directory: Path, name: str, catalog: str) -> None:
-    """Everything that is imported or compiled late, once, before children are forked; without RocksDB's threads."""
+    """Do everything once that is imported or compiled late, before children are forked, but without RocksDB's
+    threads."""
     options = Options("heap", "canonical", ("total", "per_item"), 2, 1, 0, False, True, "", catalog)
     lane = Lane(name, directory / name, options, 0)
     Worker(lane, "warm", COORDINATOR | CLEANER).work(30)
@@ -213,7 +214,7 @@ def warm(directory: Path, name: str, catalog: str) -> None:
     lane.journal.read()
     assert not lane.journal.violations, lane.journal.violations
     shutil.rmtree(lane.root)
-    gc.freeze()  # children then copy less of it
+    gc.freeze()  # Children then copy less of the memory.
 
 
 @contextmanager

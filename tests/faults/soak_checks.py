@@ -1,4 +1,4 @@
-"""The properties that a pipeline has whenever no process works on it, whatever was killed before."""
+"""The properties that a pipeline has whenever no process works on it, whatever process was killed before."""
 
 import shutil
 from pathlib import Path
@@ -24,11 +24,11 @@ from tests.faults.soak_worker import content_of
 COMPLETED = CheckpointState.COMPLETED
 AGAIN = 0.1
 ROUNDS = 4
-"""Of gc until it has nothing to do: what it needs more for is stuck."""
+"""The number of rounds after which gc must have nothing left to do."""
 
 
 def check_lane(lane: Lane, restored: bool) -> None:
-    """``restored``: somebody set out to restore since the last time."""
+    """Check a pipeline. ``restored``: whether a restore was begun since the last check."""
     deployment, journal = lane.deployment(), lane.journal
     journal.read()
     records = {int(r.checkpoint_id): r for r in deployment.catalog().list(lane.name)}
@@ -66,8 +66,8 @@ def wrong(lane: Lane, deployment: Deployment, number: int) -> list[str]:
 def lost(
     lane: Lane, journal: Journal, records: dict[int, CheckpointRecord], head: int | None, restored: bool
 ) -> list[str]:
-    """Snapshots that were registered, are gone, and should not be: of the head's history the newest ones that the
-    pipeline keeps, its user's savepoints, the head."""
+    """Return the registered snapshots that are missing although they must exist: the newest ones of the head's
+    history that the pipeline keeps, its user's savepoints, and the head."""
     history = [n for n in chain(records, head) if records[n].kind is SnapshotKind.CHECKPOINT]
     keep = set() if restored else set(history[: lane.options.retain])
     keep |= {n for n in journal.done - journal.excused if records[n].kind is SnapshotKind.SAVEPOINT}
@@ -89,7 +89,7 @@ def forked(journal: Journal, records: dict[int, CheckpointRecord], head: int | N
 
 
 def chain(records: dict[int, CheckpointRecord], head: int | None) -> list[int]:
-    """The head, its base and so on."""
+    """Return the head, its base and so on."""
     ids: list[int] = []
     at = head
     while at is not None:
@@ -99,7 +99,7 @@ def chain(records: dict[int, CheckpointRecord], head: int | None) -> list[int]:
 
 
 def check_nothing_left(lane: Lane) -> None:
-    """After recovery and gc to a fixed point: storage holds the files of living rows, and nothing else."""
+    """Assert that after recovery and gc to a fixed point storage contains exactly the files of living rows."""
     deployment, journal = lane.deployment(), lane.journal
     for record in deployment.catalog().list(lane.name, (CheckpointState.PENDING,)):
         abort(deployment, lane.name, record.checkpoint_id, "the soak's recovery")
@@ -116,12 +116,12 @@ def check_nothing_left(lane: Lane) -> None:
             too_many, missing = sorted(stored - named_files), sorted(named_files - stored)
             journal.write("violation", f"storage against {what}: too many {too_many}, missing {missing}")
     journal.write("fixed point", len(stored))
-    shutil.rmtree(deployment.work_directory)  # what tasks of killed processes left on their own host
+    shutil.rmtree(deployment.work_directory)  # These are files that tasks of killed processes left on their own host.
     Path(deployment.work_directory).mkdir()
 
 
 def listing(lane: Lane, deployment: Deployment) -> set[str]:
-    """Every file of the pipeline, where its users had savepoints written included."""
+    """Return every file of the pipeline, including the directories of its users' savepoints."""
     savepoints = [f"{deployment.root_uri()}/savepoints", PLACES.kind("/").normalised(str(lane.root / "savepoints"))]
     files = {
         f"{place}/{file.path}"

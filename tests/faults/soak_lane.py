@@ -16,7 +16,7 @@ from statelib.model.ids import PipelineName
 from tests.support.worlds import new_deployment
 
 Content = dict[str, dict[object, int]]
-"""By state: key (of a map: shop and item) to value."""
+"""The content by state: from key (of a map: shop and item) to value."""
 
 STRATEGIES = (
     ("heap", "canonical"),
@@ -67,7 +67,7 @@ class Options:
 
     @staticmethod
     def drawn(chance: random.Random, storages: list[str], catalogs: list[str]) -> "Options":
-        """Mostly files, and the first of the ``catalogs``."""
+        """Draw the options: mostly files, and the first of the ``catalogs``."""
         backend, strategy = chance.choice(STRATEGIES)
         return Options(
             backend=backend,
@@ -85,7 +85,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``day``: the last one applied, 0 before the first."""
+    """A snapshot in the journal. ``day``: the last applied day, 0 before the first."""
 
     base: int | None
     day: int
@@ -97,15 +97,15 @@ class Snapshot:
 class Journal:
     """The expected state of a pipeline, in a file that every process appends to before and after what it does.
 
-    Each line is one ``write``, so that a killed process leaves whole lines only. :meth:`read` takes in what has been
-    appended since."""
+    Each line is one ``write``, so that a killed process leaves whole lines only. :meth:`read` reads the lines that
+    were appended since."""
 
     path: Path
     offset: int = 0
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
     excused: set[int] = field(default_factory=set)
-    """Savepoints that somebody set out to dispose of or to claim."""
+    """The savepoints that a worker began to dispose of or to claim."""
     gone: set[int] = field(default_factory=set)
     """The snapshots that were registered and that cleanup has removed."""
     was_read: set[int] = field(default_factory=set)
@@ -173,7 +173,7 @@ Event = tuple[str, str, int]
 
 
 def events_of(seed: int, day: int) -> list[Event]:
-    """The day's few events, always the same; sometimes none."""
+    """Return the day's few events, always the same; sometimes none."""
     chance = random.Random(f"{seed} {day}")
     number = 0 if chance.random() < 0.05 else chance.randrange(1, 24)
     return [
@@ -194,7 +194,7 @@ def table_of(events: list[Event]) -> pa.Table:
 
 
 def after(content: Content, events: list[Event]) -> Content:
-    """The plain way to what the pipeline computes."""
+    """Compute the state of the pipeline in a simple way."""
     now = {state: dict(values) for state, values in content.items()}
     for shop, item, amount in events:
         if "total" in now:
@@ -206,7 +206,7 @@ def after(content: Content, events: list[Event]) -> Content:
 
 @dataclass
 class Lane:
-    """A pipeline of its own, in ``root``; what lies there outlives every process."""
+    """A pipeline of its own, in ``root``. The files there outlive every process."""
 
     number: str
     root: Path

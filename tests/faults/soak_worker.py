@@ -40,7 +40,8 @@ CLEANER = {"clean": 5, "sweep": 3, "dispose": 1, "reread": 2}
 
 @dataclass
 class Worker:
-    """``contended``: others work on the same pipeline at the same time, so that it may be refused or overtaken."""
+    """A worker. ``contended``: others work on the same pipeline at the same time, so that it may be refused or
+    overtaken."""
 
     lane: Lane
     seed: str
@@ -57,7 +58,7 @@ class Worker:
         self.about: tuple[CheckpointId, CheckpointState] | None = None
 
     def work(self, actions: int) -> None:
-        """Goes on from what a killed one left pending, then does this and that."""
+        """Continue the pending work of a killed worker, then do random work."""
         if "day" in self.weights and self.chance.random() < 0.5:
             self._try(self.resume)
         for _ in range(actions):
@@ -76,8 +77,8 @@ class Worker:
             self.journal.write("overtaken", f"{action.__name__}: {error.kind}")
 
     def _overtaken(self, error: StatelibError, head: CheckpointId | None) -> bool:
-        """A refusal is, at any time; that something is missing or damaged, only if what it was about has changed, or
-        the pipeline stands elsewhere."""
+        """Return whether an error is explained by another worker. A refusal always is; missing or damaged files only
+        if the snapshot concerned or the head has changed."""
         if isinstance(error, (ConflictError, InvalidRequestError)):
             return True
         changed = self.about is not None and self.catalog.get(self.name, self.about[0]).state is not self.about[1]
@@ -92,9 +93,9 @@ class Worker:
         self._day(self._applied() + 1, gate=True)
 
     def _applied(self) -> int:
-        """The last day that the pipeline has applied."""
+        """Return the last day that the pipeline has applied."""
         head = self.catalog.head(self.name).head
-        self.journal.read()  # whoever made it the head has written it down before
+        self.journal.read()  # The worker that made it the head has recorded it before.
         return self.journal.day(head)
 
     def _day(self, number: int, gate: bool) -> None:
@@ -105,7 +106,7 @@ class Worker:
         self.finish(begun.checkpoint_id, gate)
 
     def again(self) -> None:
-        """A run that is repeated after it was successful."""
+        """Repeat a run that was successful."""
         number = self._applied()
         if number == 0:
             return
@@ -118,7 +119,7 @@ class Worker:
         self.finish(begun.checkpoint_id, gate=False)
 
     def resume(self) -> None:
-        """The next try of a task whose worker was killed."""
+        """Make the next try of a task whose worker was killed."""
         pending = self.catalog.list(self.name, (CheckpointState.PENDING,))
         if pending:
             chosen = self.chance.choice(pending)
@@ -153,7 +154,7 @@ class Worker:
         events = table_of(applied if record.interval is not None else [])
         reports, task = [], 0
         for subtask, mine in enumerate(owned(self.pipeline, work.plan, events)):
-            for _ in range(1 + (self.chance.random() < 0.1)):  # a speculative copy of the task now and then
+            for _ in range(1 + (self.chance.random() < 0.1)):  # Now and then there is a speculative copy of the task.
                 report = snapshot_subtask(work, subtask, task := task + 1, events.filter(mine))
                 if self.chance.random() < 0.5 or not reports or reports[-1].subtask != subtask:
                     reports.append(report)
@@ -218,7 +219,7 @@ class Worker:
         orphans(self.deployment, self.name, grace_ms=0, dry_run=False, force=True)
 
     def reread(self) -> None:
-        """Reads what it holds, whatever the others do."""
+        """Read a snapshot while it is held, whatever the others do."""
         records = self.catalog.list(self.name, (CheckpointState.COMPLETED,))
         if not records:
             return

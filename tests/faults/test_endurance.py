@@ -10,7 +10,9 @@ from tests.faults.endured import STRATEGIES, Subtask
 
 @pytest.mark.parametrize("local", [False, True], ids=["remote", "local"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_hundred_checkpoints_with_faults(tmp_path: Path, strategy: str, local: bool) -> None:
+def test_a_hundred_checkpoints_with_faults_lose_no_state_and_leave_no_file(
+    tmp_path: Path, strategy: str, local: bool
+) -> None:
     subtask = Subtask(tmp_path, strategy, local, seed=20260101 + local)
     for number in range(1, 101):
         subtask.update()

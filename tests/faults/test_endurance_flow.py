@@ -40,7 +40,9 @@ STRATEGIES = (
 
 @pytest.mark.parametrize("local", ["false", "true"], ids=["remote", "local"])
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_days_that_fail_first(tmp_path: Path, backend: str, strategy: str, local: str) -> None:
+def test_days_that_fail_first_succeed_later_and_leave_no_file(
+    tmp_path: Path, backend: str, strategy: str, local: str
+) -> None:
     (tmp_path / "pipelines").mkdir()
     text = TOURS.format(backend=backend, strategy=strategy, local=local)
     (tmp_path / "pipelines" / "tours.yaml").write_text(text)
@@ -64,7 +66,7 @@ def test_days_that_fail_first(tmp_path: Path, backend: str, strategy: str, local
 
 
 def fail(root: Path, number: int, fate: str, at: int) -> None:
-    """A run of the day that does not come to its end, unless the fault comes too late."""
+    """Make a run of the day that fails, unless the fault comes too late."""
     FAILURES[fate](root, number, at)
 
 
@@ -99,7 +101,7 @@ def burning(root: Path, number: int, at: int) -> None:
 
 
 def unanswered(root: Path, number: int, at: int) -> None:
-    """Publishing fails, or its answer is lost."""
+    """Let publishing fail, or lose its answer."""
     with suppress(RetryableError):
         attempt(FaultyDeployment.at(root, publishing="before" if at % 2 else "after"), number)
 
@@ -114,13 +116,15 @@ FAILURES = {
 
 
 def check_clean(root: Path, fate: str) -> None:
-    """Nothing of a run that ended by itself is left where it worked; a killed one's is, until the next run."""
+    """Assert that a run that ended by itself leaves nothing in its working directory; files of a killed one stay
+    until the next run."""
     if fate != "killed":
         assert fate == "complete" or not list((root / "local-state").rglob("*.ongoing"))
 
 
 def check_storage(deployment: Deployment) -> None:
-    """Storage holds what completed checkpoints name; each of them is whole, and says what the days came to."""
+    """Assert that storage contains exactly the files that completed checkpoints name, and that each checkpoint is
+    complete and has the state of its days."""
     checkpoints = opened_checkpoints(deployment)
     assert len(checkpoints) == 3
     for back, opened in enumerate(reversed(checkpoints)):

@@ -23,7 +23,7 @@ CHOSEN = ("interval", "savepoint", "claim", "gc")
 
 @pytest.fixture
 def no_waiting() -> Iterator[None]:
-    """The pauses between retries take no time."""
+    """Make the pauses between retries take no time."""
     before = registry.RETRIES.sleep
     object.__setattr__(registry.RETRIES, "sleep", wait_never)
     yield
@@ -33,7 +33,7 @@ def no_waiting() -> Iterator[None]:
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("no_waiting")
 @pytest.mark.parametrize("storage", ["local", "s3"])
-def test_an_error_at_every_call(
+def test_an_error_at_any_call_loses_nothing_and_leaves_nothing(
     tmp_path: Path, storage: str, running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "w").mkdir()
@@ -55,8 +55,8 @@ READS: dict[str, Callable[[Catalog], object]] = {
 
 
 @pytest.mark.parametrize("read", READS)
-def test_a_query_that_fails_leaves_the_catalog_free(tmp_path: Path, read: str) -> None:
-    """A query that nobody read to the end holds SQLite's lock for as long as somebody keeps the error."""
+def test_a_failed_query_does_not_keep_the_catalog_locked(tmp_path: Path, read: str) -> None:
+    """A query that was not read to the end would hold SQLite's lock as long as the error object exists."""
     (tmp_path / "w").mkdir()
     world = Worlds(tmp_path / "w")
     catalog = world.of("gc").again().catalog()
@@ -69,7 +69,8 @@ def test_a_query_that_fails_leaves_the_catalog_free(tmp_path: Path, read: str) -
 
 
 def numbers(world: Worlds, workload: str) -> list[tuple[int, str]]:
-    """Every call with one kind of error each, so that neighbours have different ones; usually a few of them."""
+    """Return every call with one kind of error each, so that successive calls have different ones; usually only some
+    calls."""
     deployment = world.of(workload).again()
     with failing(None, "") as calls:
         WORKLOADS[workload](deployment)
@@ -85,7 +86,7 @@ def failed(world: Worlds, workload: str, at: int, kind: str) -> list[tuple[str, 
         with failing(at, kind) as calls:
             WORKLOADS[workload](deployment)
     except StatelibError:
-        pass  # typed, as promised
+        pass  # The error is typed, as promised.
     except OSError as error:
         wrong.append(("T6", f"{calls[at]} raises {error!r}, which has no type"))
     wrong += [("G2", f"{left} outlives the error") for left in map(str, [*leaks(world.root), *unfinished(deployment)])]

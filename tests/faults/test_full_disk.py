@@ -1,5 +1,5 @@
-"""A disk that is full, and files that may not grow: the run fails and says so, what was complete stays complete, what
-it left is collected, and with room again the next run succeeds."""
+"""A disk that is full, and files that may not grow: the run fails with a clear error, completed checkpoints stay
+complete, its files are collected, and with room again the next run succeeds."""
 
 import os
 import resource
@@ -42,7 +42,7 @@ Room = Callable[[int], AbstractContextManager[Hook]]
 
 
 def events(number: int) -> pa.Table:
-    """Every shop once, so that a checkpoint has some hundred KiB."""
+    """Return one event per shop, so that a checkpoint has some hundred KiB."""
     numbers = range(SHOPS)
     return pa.table(
         {
@@ -55,7 +55,7 @@ def events(number: int) -> pa.Table:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, in memory."""
+    """Yield a file system of its own, in memory."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "statelib-test", str(place)]
@@ -83,7 +83,7 @@ def attempt(deployment: FaultyDeployment, number: int, while_writing: AbstractCo
 
 @contextmanager
 def filled(disk: Path, free_bytes: int) -> Iterator[Hook]:
-    """So much is left on the disk."""
+    """Fill the disk so that so much space is left."""
     status, ballast = os.statvfs(disk), disk / "ballast"
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - free_bytes)
@@ -109,16 +109,16 @@ def limited(size_bytes: int) -> Iterator[Hook]:
 
 
 @pytest.mark.parametrize(("backend", "strategy"), WAYS)
-def test_a_full_disk_costs_no_checkpoint(disk: Path, backend: str, strategy: str) -> None:
-    """Storage, scratch and catalog on one disk that has room for so many KiB more."""
+def test_a_full_disk_loses_no_checkpoint(disk: Path, backend: str, strategy: str) -> None:
+    """Storage, scratch and catalog are on one disk that has room for so many KiB more."""
     deployment = on(disk, backend, strategy)
     endured(deployment, lambda size_bytes: filled(disk, size_bytes), lambda _: AT_EASE)
     record("G1", "runs on a full disk", len(STEPS))
 
 
 @pytest.mark.parametrize(("backend", "strategy"), WAYS)
-def test_files_that_may_not_grow_cost_no_checkpoint(tmp_path: Path, backend: str, strategy: str) -> None:
-    """Once begun: the catalog is larger than what is written."""
+def test_a_limit_for_file_sizes_loses_no_checkpoint(tmp_path: Path, backend: str, strategy: str) -> None:
+    """The limit begins after the checkpoint has begun, because the catalog is larger than the written files."""
     endured(on(tmp_path, backend, strategy), lambda _: AT_EASE, limited)
     record("G1", "runs whose files may not grow", len(STEPS))
 
@@ -147,14 +147,14 @@ def endured(deployment: FaultyDeployment, around: Room, while_writing: Room) -> 
 
 
 def completed(deployment: Deployment) -> list[int]:
-    """The days that are done."""
+    """Return the completed days."""
     records = deployment.catalog().list(NAME)
     intervals = [r.interval for r in records if r.completed_at_ms is not None and r.interval]
     return sorted((interval.start_ms - day(1).start_ms) // 86_400_000 + 1 for interval in intervals)
 
 
 def whole(deployment: Deployment, days: int) -> None:
-    """The head is whole, and the state of so many days."""
+    """Assert that the head is complete, and has the state of so many days."""
     opened = resolve(deployment, f"tours/{deployment.catalog().head(NAME).head}")
     assert verify(opened, scratch=deployment.work_directory).problems == ()
     rows = opened.to_arrow("best", scratch=deployment.work_directory).to_pylist()
@@ -162,7 +162,7 @@ def whole(deployment: Deployment, days: int) -> None:
 
 
 def collected(deployment: Deployment, days: int) -> None:
-    """After cleaning up, storage holds what the completed ones name, and scratch nothing."""
+    """Assert that after cleanup storage contains exactly the files of completed checkpoints, and scratch nothing."""
     sweep(deployment)
     checkpoints = opened_checkpoints(deployment)
     for opened in checkpoints:

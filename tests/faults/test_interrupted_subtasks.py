@@ -42,12 +42,13 @@ EVENTS = pa.table({"key": [f"key-{n}" for n in range(200)], "amount": pa.array(r
 
 
 LEAVING_STEPS = 60
-"""How many steps at the end of a subtask are left out: its report is complete, and only contexts are left. A signal
-there ends the process as one a moment later does, before Spark has the report: the files are orphans, to be swept."""
+"""The number of steps at the end of a subtask that are left out: its report is complete, and only contexts are left.
+A signal there has the effect of one a moment later, before Spark has the report: the files are orphans, which a
+sweep removes."""
 
 
 class World:
-    """A pipeline with one completed checkpoint, on which others are tried."""
+    """A pipeline with one completed checkpoint, on which further checkpoints are tried."""
 
     def __init__(self, root: Path, way: tuple[str, ...]) -> None:
         (root / "pipelines").mkdir()
@@ -84,7 +85,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     return World(tmp_path, request.param)
 
 
-def test_a_thread_that_cannot_start(world: World) -> None:
+def test_a_thread_that_cannot_start_leaves_no_file(world: World) -> None:
     for number in range(20):
         with suppress(RuntimeError), no_thread_starts(number) as started:
             world.attempt(world.plan, number)
@@ -98,8 +99,8 @@ def test_a_thread_that_cannot_start(world: World) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_a_signal(world: World) -> None:
-    world.attempt(world.plan, 0)  # whatever is imported when it is first needed takes steps only once
+def test_a_signal_at_any_step_leaves_no_file(world: World) -> None:
+    world.attempt(world.plan, 0)  # Modules that are imported on first use take steps only once.
     with signal_arrives(None) as steps:
         world.attempt(world.plan, 1)
     world.files = world.found()
@@ -108,7 +109,8 @@ def test_a_signal(world: World) -> None:
     for number in numbers:
         with suppress(SystemExit), signal_arrives(number):
             world.attempt(world.plan, 2 + number)
-            # It had fewer steps, or Python dropped the exception, as it does with what is raised in a finalizer.
+            # The attempt had fewer steps, or Python dropped the exception, as it does with an exception in a
+            # finalizer.
             world.files, ended = world.found(), ended + 1
             continue
         world.check(f"a signal at step {number} of {steps.count}")

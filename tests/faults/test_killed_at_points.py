@@ -33,7 +33,7 @@ def made(
 
 
 def ways(made: Worlds, workloads: Sequence[str]) -> dict[str, str]:
-    """For each point a workload that comes to it."""
+    """Return for each crash point a workload that reaches it."""
     chains: dict[str, str] = {}
     for workload in workloads:
         if workload != EMPTY:
@@ -43,7 +43,7 @@ def ways(made: Worlds, workloads: Sequence[str]) -> dict[str, str]:
 
 
 @pytest.mark.timeout(3600)
-def test_killed_at_every_point(made: tuple[str, Worlds], tmp_path: Path) -> None:
+def test_a_process_killed_at_every_crash_point_is_recovered(made: tuple[str, Worlds], tmp_path: Path) -> None:
     setting, world = made
     every = ALL or world.catalog_url == ""
     chains = ways(world, ORDER if every else ["interval", "gc"])
@@ -64,8 +64,8 @@ def test_killed_at_every_point(made: tuple[str, Worlds], tmp_path: Path) -> None
 
 
 @pytest.mark.timeout(3600)
-def test_killed_again_in_recovery(tmp_path: Path) -> None:
-    """Pairs of places, the second one anywhere in the recovery; now and then a third."""
+def test_a_process_killed_again_during_recovery_is_recovered(tmp_path: Path) -> None:
+    """There are pairs of places, the second one anywhere in the recovery; now and then there is a third."""
     (tmp_path / "w").mkdir()
     world = Worlds(tmp_path / "w")
     chance = random.Random(SEED)
@@ -79,7 +79,7 @@ def test_killed_again_in_recovery(tmp_path: Path) -> None:
         chain = [chance.choice(places[workload]), *more]
         run_name = f"{workload} {' then '.join(f'{p.point} ({p.nth})' for p in chain)}"
         wrong = killed(world, workload, chain, chance.random() < 0.5, tmp_path / "report")
-        if wrong is not None:  # how often RocksDB makes a directory is not the same each time
+        if wrong is not None:  # The number of directories that RocksDB makes is not the same each time.
             tally.add(run_name, wrong)
     assert tally.runs > 0.8 * number
     tally.close()

@@ -42,13 +42,13 @@ def test_a_killed_subtask_leaves_no_file(
 
 @pytest.mark.parametrize(("backend", "strategy"), [("heap", "canonical"), ("rocksdb", "incremental")])
 def test_a_subtask_whose_jvm_is_killed_leaves_no_file(tmp_path: Path, backend: str, strategy: str) -> None:
-    """So end a job whose run is marked as failed in Airflow, and an executor that runs out of memory."""
+    """This happens to a job whose run is marked as failed in Airflow, and to an executor that runs out of memory."""
     with subtask(tmp_path, backend, strategy, "async", "spark") as process:
         assert process.stderr is not None
         lines = ""
         while line := process.stderr.readline():
             lines += line
-            if line.endswith("writing\n"):  # Spark may have begun the line with its progress
+            if line.endswith("writing\n"):  # Spark may have begun the line with its progress bar.
                 break
         members = family(process.pid)
         (jvm,) = (member for member in members if member.name() == "java")
@@ -61,7 +61,7 @@ def test_a_subtask_whose_jvm_is_killed_leaves_no_file(tmp_path: Path, backend: s
 
 
 def subtask(root: Path, backend: str, strategy: str, execution: str, *arguments: str) -> subprocess.Popen[str]:
-    """It writes slowly, and says when it has begun to."""
+    """Start a subtask that writes slowly and prints a line when it has begun to."""
     for name in ("state", "pipelines", "data", "docs", "work"):
         (root / name).mkdir()
     text = PIPELINE.format(backend=backend, execution=execution, strategy=strategy)

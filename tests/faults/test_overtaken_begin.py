@@ -18,7 +18,7 @@ from tests.support.worlds import checkpoint_of, day, new_deployment
 
 @dataclass
 class Overtaken:
-    """A catalog: somebody restores checkpoint 1 right after it was asked where the pipeline stands."""
+    """A catalog in which somebody restores checkpoint 1 right after the head was read."""
 
     catalog: Any
     restores: int = 1
@@ -42,7 +42,7 @@ class OvertakenDeployment(Deployment):
         return self.overtaken
 
 
-def test_an_interval_is_never_begun_on_a_state_that_it_does_not_follow(tmp_path: Path) -> None:
+def test_an_interval_never_begins_on_a_state_that_it_does_not_follow(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     text = TOURS.format(backend="heap", strategy="canonical", local="false")
     (tmp_path / "pipelines" / "tours.yaml").write_text(text)

@@ -1,4 +1,5 @@
-"""Checkpoint storage on S3 when the network and the storage misbehave: nothing is lost, nothing half is served."""
+"""Checkpoint storage on S3 when the network and the storage misbehave: nothing is lost, and incomplete data are
+never used."""
 
 import os
 import subprocess
@@ -44,7 +45,7 @@ ATTEMPT = AttemptId("a" * 32)
 
 
 class Begun:
-    """A location in a new bucket; ``waited`` are the pauses that were asked for."""
+    """A location in a new bucket. ``waited``: the pauses between retries."""
 
     def __init__(self, bucket: str, delays: tuple[float, ...] = (1, 2, 3)) -> None:
         self.waited: list[float] = []
@@ -86,7 +87,9 @@ PUBLISHING = [
 
 
 @pytest.mark.parametrize(("faults", "pauses"), PUBLISHING)
-def test_publishing_ends_well(s3: S3Endpoint, begun: Begun, faults: list[Fault], pauses: int) -> None:
+def test_publishing_succeeds_despite_these_faults(
+    s3: S3Endpoint, begun: Begun, faults: list[Fault], pauses: int
+) -> None:
     s3.break_next(*faults)
     assert begun.storage.publish_metadata(begun.reference, b"mine") == b"mine"
     assert begun.waited == [1, 2, 3][:pauses]
@@ -109,7 +112,7 @@ def test_an_unknown_outcome_is_an_error_that_deletes_nothing(s3: S3Endpoint, beg
     assert begun.storage.publish_metadata(begun.reference, b"mine") == b"mine"
 
 
-def test_racing_publishers_agree_on_one_winner(begun: Begun) -> None:
+def test_concurrent_publishers_return_the_same_bytes(begun: Begun) -> None:
     for number in range(5):
         reference = begun.storage.initialize_location(CheckpointId(100 + number))
         offers = [b"offer %d" % n for n in range(6)]
@@ -119,7 +122,7 @@ def test_racing_publishers_agree_on_one_winner(begun: Begun) -> None:
         assert results <= set(offers)
 
 
-def test_racing_processes_agree_on_one_winner(s3: S3Endpoint, begun: Begun, bucket: str) -> None:
+def test_concurrent_processes_return_the_same_bytes(s3: S3Endpoint, begun: Begun, bucket: str) -> None:
     program = (
         "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.objects.storage import *;"
         f"s = ObjectCheckpointStorage('s3://{bucket}/root', 'flights', IMPATIENT);"
@@ -157,7 +160,7 @@ WRITING = [
 
 @pytest.mark.parametrize("size", [5000, PART_BYTES + 5000])
 @pytest.mark.parametrize("faults", WRITING)
-def test_data_arrives(s3: S3Endpoint, begun: Begun, faults: list[Fault], size: int) -> None:
+def test_data_is_written_despite_these_faults(s3: S3Endpoint, begun: Begun, faults: list[Fault], size: int) -> None:
     data = content(size)
     streams = begun.streams()
     s3.break_next(*faults)
@@ -179,7 +182,7 @@ def test_data_arrives(s3: S3Endpoint, begun: Begun, faults: list[Fault], size: i
         ("lost", "POST", PART_BYTES + 5000),
     ],
 )
-def test_a_stream_that_fails_leaves_nothing(s3: S3Endpoint, begun: Begun, kind: Kind, method: str, size: int) -> None:
+def test_a_failed_stream_leaves_no_object(s3: S3Endpoint, begun: Begun, kind: Kind, method: str, size: int) -> None:
     stream = begun.streams().create_stream(CheckpointedStateScope.EXCLUSIVE)
     stream.write(content(size))
     s3.break_next(Fault(kind, method, ATTEMPT, 99))
@@ -208,7 +211,7 @@ def test_closing_from_another_thread_ends_an_upload(s3: S3Endpoint, begun: Begun
     assert s3.unfinished_uploads(bucket) == []
 
 
-def test_a_storm_ends_in_a_retryable_error_that_names_the_object(s3: S3Endpoint, begun: Begun) -> None:
+def test_repeated_faults_end_in_a_retryable_error_that_names_the_object(s3: S3Endpoint, begun: Begun) -> None:
     for method in ("GET", "HEAD", "PUT"):
         s3.break_next(*(Fault("status", m, "", 99) for m in ("GET", "HEAD", "PUT")))
         acts: dict[str, Callable[[], object]] = {
@@ -226,7 +229,7 @@ def test_a_storm_ends_in_a_retryable_error_that_names_the_object(s3: S3Endpoint,
 
 
 @pytest.mark.parametrize("size", [5000, 3_000_000])
-def test_a_cut_answer_is_asked_for_again(s3: S3Endpoint, begun: Begun, tmp_path: Path, size: int) -> None:
+def test_a_truncated_answer_is_requested_again(s3: S3Endpoint, begun: Begun, tmp_path: Path, size: int) -> None:
     data = content(size)
     handle = begun.write(data)
     reader = begun.reader(handle, data)
@@ -239,7 +242,9 @@ def test_a_cut_answer_is_asked_for_again(s3: S3Endpoint, begun: Begun, tmp_path:
     assert bytes(reader.read_range(handle, 7, size - 7)) == data[7:-7]
 
 
-def test_an_answer_cut_for_good_is_an_error_and_leaves_no_copy(s3: S3Endpoint, begun: Begun, tmp_path: Path) -> None:
+def test_a_repeatedly_truncated_answer_is_an_error_and_leaves_no_copy(
+    s3: S3Endpoint, begun: Begun, tmp_path: Path
+) -> None:
     handle = begun.write(content(5000))
     reader = begun.reader(handle, content(5000))
     s3.break_next(Fault("truncate", "GET", handle.path, 99))
@@ -255,7 +260,7 @@ def test_an_answer_cut_for_good_is_an_error_and_leaves_no_copy(s3: S3Endpoint, b
     assert not (tmp_path / "copy").exists()
 
 
-def test_damage_is_found(s3: S3Endpoint, begun: Begun, bucket: str, tmp_path: Path) -> None:
+def test_damaged_objects_are_detected(s3: S3Endpoint, begun: Begun, bucket: str, tmp_path: Path) -> None:
     data = content(5000)
     handle = begun.write(data)
     reader = begun.reader(handle, data)
@@ -305,7 +310,7 @@ def test_a_process_with_an_open_stream_ends_and_publishes_nothing(begun: Begun, 
     assert begun.names() == set()
 
 
-def test_no_error_tells_the_endpoint_or_the_secret(
+def test_no_error_shows_the_endpoint_or_the_secret(
     s3: S3Endpoint, begun: Begun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told(error: BaseException | None) -> str:
@@ -330,13 +335,13 @@ def test_no_error_tells_the_endpoint_or_the_secret(
     assert [text for text in texts if CANARY in text or "127.0.0.1" in text] == []
 
 
-def test_a_missing_bucket_is_said(s3: S3Endpoint) -> None:
+def test_the_error_for_a_missing_bucket_names_it(s3: S3Endpoint) -> None:
     with pytest.raises(NotFoundError, match="no such bucket") as caught:
         Begun("no-such-bucket")
     assert caught.value.kind == "no-bucket"
 
 
-def test_a_published_location_is_taken_also_when_the_reply_was_lost(s3: S3Endpoint, begun: Begun) -> None:
+def test_a_published_location_is_taken_even_if_the_reply_was_lost(s3: S3Endpoint, begun: Begun) -> None:
     s3.break_next(Fault("lost", "PUT", "_metadata"))
     begun.storage.publish_metadata(begun.reference, b"x")
     with pytest.raises(ConflictError):
@@ -344,7 +349,7 @@ def test_a_published_location_is_taken_also_when_the_reply_was_lost(s3: S3Endpoi
 
 
 def test_a_merged_object_that_cannot_be_sent_leaves_nothing(s3: S3Endpoint, begun: Begun) -> None:
-    """Not before the flush is any of it sent; what a lost answer leaves, goes with the segments."""
+    """Nothing is sent before the flush; an object that a lost answer leaves is removed with the segments."""
     worker = begun.storage.to_file_merging_storage(FileMergingSettings())
     streams = worker.resolve_checkpoint_storage_location(CheckpointId(7), DEFAULT_REFERENCE, AttemptId("c" * 32), 0)
     written = []

@@ -20,7 +20,7 @@ from tests.support.figures import record
 
 
 def simulate(engine: Engine, seed: int, scratch: str) -> tuple[Simulation, list[str]]:
-    """One history, and what was wrong with it."""
+    """Run one history, and return its violations."""
     chance = random.Random(seed)
     world = World(chance, emptied(engine))
     STORE.world = world
@@ -55,7 +55,7 @@ def simulations(first: int, number: int, scratch: str) -> tuple[Counter[str], di
 
 
 @pytest.mark.parametrize("first", [1, 2, 3, 4])
-def test_simulated_histories(tmp_path: Path, first: int) -> None:
+def test_simulated_histories_lose_no_checkpoint_and_leave_no_file(tmp_path: Path, first: int) -> None:
     number = rounds(30, 1600)
     counts, wrong = simulations(first * 1_000_000, number, str(tmp_path))
     record("G1", "simulated histories", number, len(wrong), "histories")

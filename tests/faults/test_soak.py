@@ -14,7 +14,7 @@ from tests.support.worlds import CHECKOUT
 
 
 @pytest.mark.timeout(1800)
-def test_a_short_soak(tmp_path: Path) -> None:
+def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     """Run a soak in a process of its own. It forks, and its children must not inherit what other tests started."""
     minutes = rounds(20, 300) / 60
     command = [

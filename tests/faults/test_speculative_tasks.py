@@ -1,5 +1,5 @@
-"""Two attempts of every task at once, in any order of their writes: one of each wins, both hold the same, and what the
-losers wrote is collected, whether they end before or after the checkpoint is complete, or never."""
+"""Two attempts of every task at once, in any order of their writes: one of each wins, both have the same content,
+and the files of the losers are collected, whether they end before or after the checkpoint is complete, or never."""
 
 import random
 import threading
@@ -72,7 +72,7 @@ class Task(threading.Thread):
         self._waits.acquire()
 
     def step(self, *, kill: bool = False) -> None:
-        """Until its next operation, or its end. Killed, it ends as soon as it can."""
+        """Run until the next operation, or the end. A killed attempt ends as soon as it can."""
         self._killed |= kill
         self._go.release()
         self._waits.acquire()
@@ -85,7 +85,7 @@ class Task(threading.Thread):
 
 
 def tasks_of(root: Path, deployment: Deployment, plan: SnapshotPlan, number: int) -> list[Task]:
-    """Two for each subtask."""
+    """Return two attempts for each subtask."""
     pipeline = deployment.pipeline("tours")
     parts = [events(number).filter(pa.array(mask)) for mask in owned(pipeline, plan, events(number))]
 
@@ -148,7 +148,7 @@ def checkpoint(root: Path, deployment: Deployment, number: int, chance: random.R
 
 
 def lose(task: Task, won: dict[int, SubtaskReport], kill: bool, seen: Counter[str]) -> None:
-    """A step of an attempt that nobody waits for any more."""
+    """Run a step of an attempt whose result is no longer needed."""
     task.step(kill=kill)
     seen["killed"] += kill
     if task.ended and not isinstance(task.error, KilledError):
@@ -163,8 +163,8 @@ def _report(task: Task) -> SubtaskReport:
 
 
 def _same(one: SubtaskReport, other: SubtaskReport) -> None:
-    """Counts and digests of every state; of streams also the very bytes. RocksDB compacts when it likes to, so that its
-    attempts may come to other numbers of files."""
+    """Assert that two attempts have the same counts and digests of every state, and the same bytes of streams.
+    RocksDB decides itself when it compacts, so its attempts may have different numbers of files."""
     assert len(one.statistics) == len(other.statistics)
     assert all(map(StateStatistics.same_content, one.statistics, other.statistics))
     assert one.attempt != other.attempt
@@ -173,7 +173,7 @@ def _same(one: SubtaskReport, other: SubtaskReport) -> None:
 
 
 def collected(deployment: Deployment) -> None:
-    """Cleaned up, storage holds exactly what completed checkpoints name."""
+    """Clean up, and assert that storage contains exactly the files that completed checkpoints name."""
     sweep(deployment)
     check_nothing_else(deployment, opened_checkpoints(deployment))
     assert list(Path(deployment.work_directory).iterdir()) == []

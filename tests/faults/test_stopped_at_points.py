@@ -1,5 +1,5 @@
-"""Every backend's strategies stopped at crash points by an exception that nobody catches, in this process: what it
-leaves is recovered, and the process itself keeps nothing open."""
+"""Every backend's strategies stopped at crash points by an exception that no code catches, in this process: its
+files are recovered, and the process itself keeps nothing open."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SAMPLED = {(strategy, workload) for strategy, workload in sample([(s, w) for s i
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=name_of)
-def test_stopped_at_a_point(tmp_path: Path, strategy: tuple[str, str]) -> None:
+def test_an_exception_at_any_crash_point_is_recovered_from(tmp_path: Path, strategy: tuple[str, str]) -> None:
     (tmp_path / "w").mkdir()
     world = Worlds(tmp_path / "w", *strategy)
     tally = Tally(f"stopped by an exception, then recovered ({name_of(strategy)})")

@@ -1,5 +1,5 @@
-"""Coordinators that are stopped anywhere, taken over from by another, and go on later: real processes, SIGSTOP and
-SIGCONT. Who was superseded commits nothing and deletes nothing of the others'."""
+"""Coordinators that are stopped anywhere, replaced by another, and continue later: real processes, SIGSTOP and
+SIGCONT. A superseded coordinator commits nothing and deletes nothing of the others'."""
 
 import json
 import os
@@ -91,10 +91,10 @@ def coordinators(deployment: Deployment, tmp_path: Path) -> Iterator[Coordinator
 
 
 @pytest.mark.parametrize("deployment", WAYS, indirect=True, ids=[way[0] for way in WAYS])
-def test_a_stopped_coordinator_is_taken_over_from_and_changes_nothing_later(
+def test_a_stopped_coordinator_that_was_replaced_changes_nothing_later(
     deployment: Deployment, coordinators: Coordinators
 ) -> None:
-    """Every round another call of another act is where it stops; the seed says which."""
+    """In every round it stops at another call of another act, which the seed selects."""
     chance = random.Random(SEED)
     seen: Counter[str] = Counter()
     calls = {"clean": 0, "run": 0}
@@ -134,7 +134,7 @@ def test_a_stopped_coordinator_is_taken_over_from_and_changes_nothing_later(
 
 
 @pytest.mark.parametrize("deployment", WAYS[:1], indirect=True, ids=["sqlite"])
-def test_a_run_that_is_given_up_while_it_lives_commits_nothing(
+def test_a_run_that_is_aborted_while_it_is_alive_commits_nothing(
     deployment: Deployment, coordinators: Coordinators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A person marks the run failed in Airflow, whose ``abort`` runs, while the process of the run continues."""
@@ -174,8 +174,8 @@ def _give_up(deployment: Deployment) -> list[int]:
 
 
 def taken_over(coordinators: Coordinators, days: int) -> bool:
-    """Whether another coordinator did the next day, the day after and the cleaning meanwhile. On SQLite it cannot
-    while the stopped one is in a transaction; PostgreSQL ends that after a while."""
+    """Return whether another coordinator took the next day, the day after and cleaned up meanwhile. On SQLite it
+    cannot while the stopped one is in a transaction; PostgreSQL ends that after a while."""
     for _ in range(20):
         ended = coordinators.done(str(days + 1), str(days + 2), "clean")
         assert "acts" in ended, ended
@@ -192,7 +192,7 @@ def _records(deployment: Deployment) -> dict[int, CheckpointRecord]:
 
 
 def _days(deployment: Deployment) -> int:
-    """Every day is one completed checkpoint, once."""
+    """Assert that every day has exactly one completed checkpoint."""
     done = [r.interval for r in _records(deployment).values() if r.completed_at_ms is not None]
     assert len(set(done)) == len(done)
     return len(done)
@@ -203,8 +203,8 @@ def _files(deployment: Deployment) -> set[str]:
 
 
 def _changed_nothing(deployment: Deployment, before: dict[int, CheckpointRecord], files: set[str], role: str) -> None:
-    """Since the others were done: no checkpoint is another state than it was, but what gc had begun may be at its
-    end; and no file is gone that was not a superseded attempt's own."""
+    """Assert what holds since the others were done: no checkpoint has another state, except that a gc that had begun
+    may have ended; and no file was removed except a superseded attempt's own."""
     after = _records(deployment)
     changed = {n for n in before if after[n] != before[n]}
     if role == "clean":

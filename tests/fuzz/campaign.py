@@ -21,17 +21,17 @@ import pyarrow as pa
 from statelib.errors import StatelibError, UnsupportedError
 
 MEMORY_BYTES = 512 << 20
-"""What reading may take, all cases and all that libraries set aside included. No seed has 300 kB."""
+"""The memory that reading may use, including all cases and the reserves of libraries. No seed has 300 kB."""
 CASE_S = 10.0
-"""Processor time of one case."""
+"""The processor time that one case may use."""
 MAX_LINE = 5000
 
 
 @dataclass(frozen=True)
 class Target:
-    """``read`` is called with a seed's name and damaged bytes of it. ``whole``: seeds are no damage, and read first.
-    ``kept``: how many bytes of a seed are never damaged, so that damage behind them is not hidden by what comes first.
-    """
+    """A reader to test. ``read`` is called with a seed's name and damaged bytes of it. ``whole``: the seeds
+    themselves are not damaged, and are read first. ``kept``: the number of bytes of a seed that are never damaged,
+    so that damage to the beginning does not hide damage behind it."""
 
     seeds: Mapping[str, bytes]
     read: Callable[[str, bytes], object]
@@ -56,7 +56,7 @@ class Outcome:
 
 
 class _Hang(BaseException):
-    """Nobody catches it but the campaign."""
+    """An error that only the campaign catches."""
 
 
 def _on_alarm(*_: object) -> None:
@@ -73,7 +73,7 @@ def limit_memory() -> None:
 def run(target: Target, damage: Callable[[Random, bytes, bytes], bytes], rounds: int, seed: int) -> Outcome:
     random, names = Random(seed), sorted(target.seeds)
     for name in names if target.whole else ():
-        with suppress(UnsupportedError):  # Arrow cannot hold everything that Flink can
+        with suppress(UnsupportedError):  # Arrow cannot hold everything that Flink can.
             target.read(name, target.seeds[name])
     signal.signal(signal.SIGVTALRM, _on_alarm)
     findings: dict[str, Finding] = {}
@@ -92,7 +92,7 @@ def run(target: Target, damage: Callable[[Random, bytes, bytes], bytes], rounds:
 
 
 def _wrong(target: Target, name: str, data: bytes) -> tuple[tuple[str, str] | None, bool]:
-    """(what was wrong and where it came from, or None; whether the bytes were refused)."""
+    """Return (the problem and its origin, or None; whether the bytes were refused)."""
     signal.setitimer(signal.ITIMER_VIRTUAL, CASE_S)
     try:
         target.read(name, data)

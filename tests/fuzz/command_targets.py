@@ -34,7 +34,7 @@ COMMANDS = (
 
 
 def _commands(fixtures: tuple[str, ...], extra: Mapping[str, bytes]) -> Target:
-    """A seed is a file of a snapshot, which lies damaged among the others of its directory."""
+    """Run commands on a snapshot. A seed is a file of it, which is damaged among the others of its directory."""
     root = own_directory()
     seeds: dict[str, bytes] = {}
     for number, fixture in enumerate(fixtures):
@@ -58,7 +58,7 @@ def _commands(fixtures: tuple[str, ...], extra: Mapping[str, bytes]) -> Target:
 
 
 def call(words: tuple[str, ...], directory: Path) -> None:
-    """Raises AssertionError where the command does not behave."""
+    """Run a command. Raises AssertionError if it ends in another way than with an exit code and a clear line."""
     first, *options = words
     result = CliRunner().invoke(app, [first, str(directory), *options], env=dict.fromkeys(VARIABLES))
     if result.exception is not None and not isinstance(result.exception, SystemExit | click.exceptions.Exit):

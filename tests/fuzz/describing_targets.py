@@ -1,4 +1,4 @@
-"""Campaigns against what describes state: metadata, manifests, serializers, types, Java objects, references."""
+"""Campaigns against descriptions of state: metadata, manifests, serializers, types, Java objects, references."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ JAVA_HEAD = b"\xac\xed\x00\x05"
 
 
 def _metadata() -> Target:
-    """Files as they are, and the same ones in version 3 with little inside of their handles."""
+    """Return the target of metadata: files as they are, and the same ones in version 3 with little inline state."""
     seeds = metadata_files(30_000)
     for name, data in metadata_files().items():
         try:
@@ -45,7 +45,7 @@ def _metadata() -> Target:
 
 
 def _follow(metadata: CheckpointMetadata) -> None:
-    """To every stream that the handles name."""
+    """Read every stream that the handles name."""
     for operator in metadata.operators:
         for _index, state in operator.subtasks:
             for handle in filter(None, (state.keyed, state.operator, state.raw_keyed, state.raw_operator)):
@@ -117,7 +117,7 @@ def _serializer_snapshots() -> Target:
 
 
 def _type_texts() -> Target:
-    """The types of manifests."""
+    """Return the target of type texts, whose seeds are the types of manifests."""
     seeds = {str(type_): str(type_).encode() for type_ in _types()}
 
     def read(_: str, data: bytes) -> None:
@@ -127,7 +127,7 @@ def _type_texts() -> Target:
 
 
 def own_checkpoint() -> bytes:
-    """A ``_metadata`` as statelib writes it."""
+    """Return a ``_metadata`` as statelib writes it."""
     return Path(__file__).with_name("own_metadata.bin").read_bytes()
 
 
@@ -136,7 +136,8 @@ def _manifest_files() -> Target:
 
 
 def _manifest_bodies() -> Target:
-    """The JSON alone, its checksum right: a seed is the body, a damaged one is put into a file again."""
+    """Return the target of the JSON alone, with a right checksum: a seed is the body, a damaged one is put back into
+    a file."""
     metadata, manifest = read_checkpoint_file(own_checkpoint())
     assert manifest is not None
     flink = encode_metadata(metadata)
@@ -149,7 +150,7 @@ def _manifest_bodies() -> Target:
 
 
 def with_body(flink: bytes, body: bytes) -> bytes:
-    """A whole ``_metadata`` whose manifest has this body, checksums right."""
+    """Return a complete ``_metadata`` whose manifest has this body, with right checksums."""
     writer = Writer()
     writer.put(flink + b"STATELIB")
     writer.u32(1)
@@ -168,7 +169,8 @@ ODD: tuple[object, ...] = (
 
 
 def _manifest_values() -> Target:
-    """Well-formed JSON with a value that does not belong there; eight bytes of a seed choose which and where."""
+    """Return the target of well-formed JSON with a wrong value; eight bytes of a seed select the value and its
+    place."""
     metadata, manifest = read_checkpoint_file(own_checkpoint())
     assert manifest is not None
     flink = encode_metadata(metadata)
@@ -209,7 +211,8 @@ def _references() -> Target:
 
 
 def _local_index() -> Target:
-    """Damage is a ValueError here, and then the copies are not used: nothing else may come out."""
+    """Return the target of the index of local copies. Damage is a ValueError here, and then the copies are not used:
+    no other error may be raised."""
     directory = own_directory()
     write_index(directory, {f"file:///state/{i}": LocalCopy(f"a-{i}", i, 7 * i) for i in range(4)})
     path = directory / INDEX_NAME

@@ -32,7 +32,7 @@ def main(names: str, seconds: str, directory: str | None = None) -> int:
 
 
 def fuzz(name: str, seconds: str, directory: str | None) -> None:
-    """Ends this process."""
+    """Fuzz a target until the time is over, and end this process."""
     target = TARGETS[name]()
     names = sorted(target.seeds)
 

@@ -47,13 +47,13 @@ def _flink_logs() -> Target:
         for path in sorted(Path(ROOT / fixture).rglob("dstl/*")):
             name, data = f"{fixture} {path.name}", path.read_bytes()
             schema = union_schema(MemoryReader(), {0: _handle(data, 0)}, 128, "log", LONG)
-            if schema.states:  # the others go on with what an earlier file began
+            if schema.states:  # The others continue what an earlier file began.
                 seeds[name], schemas[name] = data, schema
     return Target(seeds, lambda name, data: _read(schemas[name], 0, data))
 
 
 def _own_logs(raw: bool) -> Target:
-    """``raw``: not compressed, so that damage comes through to the records."""
+    """Return the target of statelib's own logs. ``raw``: not compressed, so that damage reaches the records."""
     seeds: dict[str, bytes] = {}
     schemas: dict[str, KeyedStateSchema] = {}
     for fixture in (CANONICAL[0], CANONICAL[2], CANONICAL[3]):
@@ -65,7 +65,7 @@ def _own_logs(raw: bool) -> Target:
 
 
 def _changed(rows: StateRows) -> ChangedRows:
-    """The first key is removed, the others are kept."""
+    """Return changes in which the first key is removed and the others are kept."""
     first = min(len(rows), 1)
     return ChangedRows(rows.take(np.arange(first, len(rows))), rows.keys.slice(0, first))
 

@@ -13,11 +13,11 @@ _MAGIC = tuple(
     )
 )  # fmt: skip
 _HEAD = 600
-"""Where headers are, and what is in front of them: half of all damage goes there."""
+"""The first bytes, with the headers and the bytes before them: half of all damage is done there."""
 
 
 def mutated(random: Random, data: bytes, other: bytes) -> bytes:
-    """``data`` after one to three kinds of damage; ``other``: where a splice takes its bytes."""
+    """Return ``data`` after one to three kinds of damage; ``other``: the source of inserted bytes."""
     copy = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         random.choice(_KINDS)(random, copy, other)
@@ -44,7 +44,7 @@ def _truncate(random: Random, data: bytearray, _: bytes) -> None:
 
 
 def _number(random: Random, data: bytearray, _: bytes) -> None:
-    """A length, a count or an offset becomes another: near the one that is there, or one at an edge."""
+    """Replace a length, a count or an offset by another: near the existing one, or at an edge."""
     size = random.choice((1, 2, 4, 4, 4, 8))
     at = place(random, data)
     old_number = int.from_bytes(data[at : at + size], "big")
@@ -75,7 +75,7 @@ def _magic(random: Random, data: bytearray, _: bytes) -> None:
 
 
 def _zeros(random: Random, data: bytearray, _: bytes) -> None:
-    """A block that was never written."""
+    """Fill a block with zeros, as if it was never written."""
     at, size = place(random, data), random.choice((4, 16, 512))
     data[at : at + size] = bytes(len(data[at : at + size]))
 

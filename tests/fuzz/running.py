@@ -1,4 +1,4 @@
-"""Tests run campaigns by these functions: each in a process of its own, with its findings in the test's failure."""
+"""Functions with which tests run campaigns: each in a process of its own, with its findings in the test's failure."""
 
 import json
 import os
@@ -15,11 +15,11 @@ TIMEOUT_S = 240 * max(1, TIMES)
 
 
 def assert_no_findings(target: str, rounds: int) -> None:
-    """``rounds`` mutations with ``make test-faults``, a quarter of them with ``make test``, ten times as many with
-    ``make test-all``; the same ones every time."""
+    """Run a campaign and assert that it has no findings: ``rounds`` mutations with ``make test-faults``, a quarter
+    of them with ``make test``, ten times as many with ``make test-all``; the same ones every time."""
     cases = int(rounds * TIMES)
     words = [sys.executable, "-m", "tests.fuzz.campaign", target, str(cases), str(SEED)]
-    # one thread and one arena: what libraries set aside counts as memory too
+    # There is one thread and one arena, because memory that libraries reserve counts too.
     single = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         words, cwd=ROOT, env=os.environ | single, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -31,5 +31,5 @@ def assert_no_findings(target: str, rounds: int) -> None:
         f"{f['count']} times {f['what']}, first in case {f['first_case']} ({f['seed']}):\n{f['trace']}"
         for f in outcome["findings"]
     )
-    if target not in ("commands", "commands-rocksdb", "local-index"):  # those refuse in their own way
-        assert outcome["refused"] > outcome["cases"] // 4  # the damage is felt
+    if target not in ("commands", "commands-rocksdb", "local-index"):  # These refuse in their own way.
+        assert outcome["refused"] > outcome["cases"] // 4  # The damage has an effect.

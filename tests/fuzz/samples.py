@@ -1,4 +1,4 @@
-"""Real state to damage: what the Flink fixtures hold, cut small so that many damages fit into a minute."""
+"""Real state to damage: small parts of the Flink fixtures, so that many kinds of damage can be tried in a minute."""
 
 import atexit
 import shutil
@@ -41,20 +41,20 @@ VALUES = "1.20.5/values-hashmap-native"
 
 
 def metadata_files(most_bytes: int = 60_000) -> dict[str, bytes]:
-    """Every ``_metadata`` of the fixtures that is not larger."""
+    """Return every ``_metadata`` of the fixtures that is not larger than a limit."""
     paths = sorted(ROOT.rglob("_metadata"))
     return {str(path.relative_to(ROOT)): path.read_bytes() for path in paths if path.stat().st_size <= most_bytes}
 
 
 def own_directory() -> Path:
-    """A new one, gone with this process."""
+    """Return a new directory, which is removed at the end of this process."""
     directory = Path(tempfile.mkdtemp(prefix="statelib-fuzz-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
 def directory_of(fixture: str) -> Path:
-    """That of the fixture's first snapshot."""
+    """Return the directory of the fixture's first snapshot."""
     return min((ROOT / fixture).rglob("_metadata")).parent
 
 
@@ -78,7 +78,7 @@ class Sample:
 
 
 def canonical_samples(fixture: str, most_rows: int = 12) -> Iterator[tuple[str, Sample]]:
-    """One a stateful operator."""
+    """Return one sample per stateful operator."""
     for operator in metadata_of(fixture).operators:
         handles = [s.keyed for _, s in operator.subtasks if isinstance(s.keyed, KeyGroupsSavepointStateHandle)]
         for handle in handles[:1]:
@@ -103,7 +103,7 @@ def _joined(parts: list[StateRows]) -> StateRows:
 
 
 def _few(schema: KeyedStateSchema, width: int, states: list[StateRows], most: int) -> Sample | None:
-    """The rows of the first few key groups that have any."""
+    """Return the rows of the first few key groups that have any."""
     groups = [key_groups_of(rows.keys, width) if len(rows) else np.empty(0, np.int32) for rows in states]
     present = np.unique(np.concatenate(groups)) if groups else []
     if not len(present):
@@ -119,7 +119,7 @@ def _sorted(rows: StateRows, which: np.ndarray) -> StateRows:
 
 
 def heap_handle(fixture: str) -> tuple[KeyGroupsStateHandle, bytes, int]:
-    """The first native heap handle, its stream, and the operator's max parallelism."""
+    """Return the first native heap handle, its stream, and the operator's max parallelism."""
     for operator in metadata_of(fixture).operators:
         for _, state in operator.subtasks:
             if isinstance(state.keyed, KeyGroupsStateHandle):

@@ -16,13 +16,13 @@ def number(value: int, size: int = 8) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """Up to seven bytes: the slot itself."""
+    """Return the slot of a text of up to seven bytes, which contains the text itself."""
     data = value.encode()
     return data.ljust(7, b"\0") + bytes([0x80 | len(data)]) if len(data) <= 7 else data
 
 
 def row(*parts: bytes | None) -> bytes:
-    """A part of eight bytes is a slot, another lies behind all slots, None is null."""
+    """Return the bytes of a row: a part of eight bytes is a slot, a longer one lies behind all slots, None is null."""
     head = (len(parts) + 63 + 8) // 64 * 8
     nulls = sum(1 << (8 + i) for i, part in enumerate(parts) if part is None)
     return number(nulls, head) + _slots(parts, head)
@@ -35,12 +35,12 @@ def array(*parts: bytes | None) -> bytes:
 
 
 def numbers(*values: int) -> bytes:
-    """An array of INT."""
+    """Return an array of INT."""
     return number(len(values), 4) + number(0, 4) + b"".join(number(v, 4) for v in values)
 
 
 def entries(keys: bytes, values: bytes) -> bytes:
-    """A map."""
+    """Return a map."""
     return number(len(keys), 4) + keys + values
 
 
@@ -61,7 +61,7 @@ def sized(data: bytes) -> bytes:
 
 
 def sample() -> tuple[KeyedStateSchema, bytes]:
-    """A state of such rows, and one of them."""
+    """Return a state of such rows, and one of them."""
     type_ = parse_type(ROW_TYPE)
     assert isinstance(type_, Sql)
     schema = KeyedStateSchema(LONG, 128, (StateDescriptor("rows", StateKind.VALUE, type_),))
@@ -71,7 +71,7 @@ def sample() -> tuple[KeyedStateSchema, bytes]:
         numbers(1, 2, 3),
         entries(array(text("a"), text("longer than seven")), array(number(5), None)),
         number(1_700_000_000_000),
-        number(1_700_000_000_000)[:7] + b"\0\0",  # the milliseconds lie outside, as eight bytes and a spare one
+        number(1_700_000_000_000)[:7] + b"\0\0",  # The milliseconds lie outside, as eight bytes and an unused one.
         row(number(7), text("inside")),
         b"bytes of some length",
         array(array(text("x"), text("longer again")), None, array()),

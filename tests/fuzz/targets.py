@@ -49,8 +49,7 @@ _BEHIND = " (behind the header)"
 
 
 def look_at(schema: KeyedStateSchema, state: StateDescriptor, rows: StateRows) -> None:
-    """All that is done with entries anywhere: columns, text, lines, key groups. Each is tried, then the first refusal
-    is raised."""
+    """Use entries in every way: columns, text, lines, key groups. Each is tried, then the first refusal is raised."""
     refusals: list[StatelibError] = []
     for look in (_as_columns, _as_values, _as_parts, _as_lines):
         with collected(refusals):
@@ -72,7 +71,7 @@ def _as_columns(schema: KeyedStateSchema, state: StateDescriptor, rows: StateRow
     for column in keys.columns().values():
         column.validate(full=True)
         texts(column)
-    with suppress(UnsupportedError):  # of some types Flink has no keys
+    with suppress(UnsupportedError):  # Some types are no keys in Flink.
         key_groups(schema, keys.keys)
 
 
@@ -81,7 +80,7 @@ def _as_values(_: KeyedStateSchema, state: StateDescriptor, rows: StateRows) -> 
     values.validate(full=True)
     texts(values)
     if state.kind is not StateKind.TIMERS:
-        with suppress(UnsupportedError):  # arrays and maps of SQL are not written
+        with suppress(UnsupportedError):  # Arrays and maps of SQL are not written.
             encode_values(state, values)
 
 
@@ -115,7 +114,7 @@ def _canonical(fixtures: tuple[str, ...], compressed: bool) -> Target:
 def _also_behind_headers(
     streams: Mapping[str, bytes], samples: Mapping[str, Sample], read: Callable[[str, bytes], object]
 ) -> Target:
-    """Each stream twice: damaged anywhere, and behind its header only."""
+    """Return each target of a stream twice: damaged anywhere, and only behind its header."""
     sizes = {name: decode_keyed_header(data, samples[name].schema.max_parallelism).size_bytes
              for name, data in streams.items()}  # fmt: skip
     twice = {**streams, **{f"{name}{_BEHIND}": data for name, data in streams.items()}}
@@ -148,7 +147,7 @@ def _heap(compressed: bool) -> Target:
 
 
 def _heap_of_flink() -> Target:
-    """A stream as Flink wrote it, whole."""
+    """Return the target of a complete heap stream that Flink wrote."""
     handle, data, max_parallelism = heap_handle("1.20.5/kinds-hashmap-native-p2")
 
     def read(_: str, damaged: bytes) -> None:
@@ -164,7 +163,7 @@ def _heap_of_flink() -> Target:
 
 
 def _entries(samples: Iterator[tuple[str, Sample]]) -> Target:
-    """Keys and values alone, row by row: a seed is one entry, its key's length in front."""
+    """Return the target of keys and values alone, row by row: a seed is one entry with its key's length in front."""
     seeds: dict[str, bytes] = {}
     places: dict[str, tuple[KeyedStateSchema, StateDescriptor]] = {}
     for name, sample in samples:
@@ -200,7 +199,7 @@ def _made_rows() -> Target:
 
 
 def _rows(data: bytes) -> Ragged:
-    """One row with bytes around it that are none of its business."""
+    """Return the target of one row between bytes that do not belong to it."""
     around = b"\xff" * 3
     return Ragged(np.frombuffer(around + data + around, np.uint8), np.array([3, 3 + len(data)], np.int64))
 

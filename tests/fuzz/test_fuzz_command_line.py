@@ -13,5 +13,5 @@ from tests.fuzz.running import TIMEOUT_S, assert_no_findings
         ("commands-rocksdb", 80),
     ],
 )
-def test_damage_is_refused_or_harmless(target: str, rounds: int) -> None:
+def test_commands_on_damaged_snapshots_end_with_a_clear_line(target: str, rounds: int) -> None:
     assert_no_findings(target, rounds)

@@ -1,4 +1,4 @@
-"""Fuzzing that coverage guides finds nothing, for as long as there is time."""
+"""Fuzzing that coverage guides has no findings within the available time."""
 
 import importlib.util
 import os
@@ -15,14 +15,14 @@ from tests.support.figures import record
 
 SECONDS = rounds(1, 20)
 TARGETS = ("metadata", "manifest-bodies", "serializer-snapshots", "names", "pipeline-files")
-if TEST_FAULTS:  # streams have many seeds, and each is read before the time begins to count
+if TEST_FAULTS:  # Streams have many seeds, and each is read before the time begins to count.
     TARGETS += ("canonical", "heap", "logs-own", "operator-state")
 
 
 @pytest.mark.timeout(SECONDS * len(TARGETS) + 500)
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="no atheris for this Python or machine")
-def test_nothing_is_found(tmp_path: Path) -> None:
-    # by a shell: what this process has used at its peak would be taken for what its child uses
+def test_guided_fuzzing_has_no_findings(tmp_path: Path) -> None:
+    # The process is started by a shell: otherwise the peak memory of this process would count as that of its child.
     words = ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-m", "tests.fuzz.guided", ",".join(TARGETS)]
     search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "PYTHONPATH": search, "TMPDIR": str(tmp_path)}

@@ -15,5 +15,5 @@ from tests.fuzz.running import TIMEOUT_S, assert_no_findings
         ("type-texts", 4000),
     ],
 )
-def test_damage_is_refused_or_harmless(target: str, rounds: int) -> None:
+def test_damaged_descriptions_of_types_are_refused_or_read(target: str, rounds: int) -> None:
     assert_no_findings(target, rounds)

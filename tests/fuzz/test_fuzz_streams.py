@@ -18,5 +18,5 @@ from tests.fuzz.running import TIMEOUT_S, assert_no_findings
         ("operator-state", 2500),
     ],
 )
-def test_damage_is_refused_or_harmless(target: str, rounds: int) -> None:
+def test_damaged_streams_are_refused_or_read(target: str, rounds: int) -> None:
     assert_no_findings(target, rounds)

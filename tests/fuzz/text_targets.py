@@ -1,4 +1,4 @@
-"""Campaigns against what people write: pipeline files, names, paths and URIs."""
+"""Campaigns against texts that people write: pipeline files, names, paths and URIs."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,14 +24,15 @@ def _pipelines() -> Target:
         path.write_bytes(data)
         try:
             load_pipeline(path)
-        except StatelibError as error:  # a line for each problem
+        except StatelibError as error:  # There is one line per problem.
             raise InvalidRequestError(str(error).replace("\n", "; "), kind=error.kind) from error
 
     return Target({each.name: each.read_bytes() for each in PIPELINES.glob("*.yaml")}, read, whole=False)
 
 
 def _names() -> Target:
-    """Whatever a parser makes of a text, another may refuse; none may fail otherwise, or lead anywhere with ``..``."""
+    """Return the target of names and paths. A parser may accept a text that another refuses; none may fail in
+    another way, or give a path with ``..``."""
     seeds = ("flights", "flights/17", "/srv/state/chk-1", "file:///srv/%2e%2e", "s3://bucket/state", "a/../b", "gs://b")
 
     def read(_: str, data: bytes) -> None:

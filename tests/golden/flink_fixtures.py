@@ -1,4 +1,4 @@
-"""The Flink fixtures beside this file: where they lie, and their truth in comparable Python values."""
+"""The Flink fixtures beside this file: their directories, and their true contents as comparable Python values."""
 
 import json
 import struct
@@ -32,11 +32,12 @@ _COLUMNS = {
     "2.3.0": ("kinds-rocksdb-canonical-p1", "opstate-canonical-p2", "ttl-hashmap-canonical"),
 }  # fmt: skip
 FIXTURES = [f"{version}/{name}" for version, names in _COLUMNS.items() for name in names]
-"""Canonical savepoints of types that columns hold as the truth says them; all others: ``test_flink_exports.py``."""
+"""Canonical savepoints of types whose columns have the recorded values; all others are tested in
+``test_flink_exports.py``."""
 KEYED_KINDS = {kind.value for kind in StateKind if kind is not StateKind.TIMERS}
 Json = dict[str, Any]
 Entry = tuple[Any, ...]
-"""(state, kind, key, key group, user key or list index or None, value)."""
+"""An entry: (state, kind, key, key group, user key or list index or None, value)."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def load(fixture: str) -> Snapshot:
 
 
 def opened(folder: Path, path: str = "", key_type: StateType | None = None) -> Checkpoint:
-    """A snapshot of a fixture, the newest one unless ``path`` says which; what its paths call
-    ``/flink-data/<version>/<version>/<fixture>`` is the fixture's folder."""
+    """Open a snapshot of a fixture: the one at ``path``, or the newest one. The directory
+    ``/flink-data/<version>/<version>/<fixture>`` in its paths is the fixture's folder."""
     path = path or json.loads((folder / "about.json").read_text())["snapshots"][-1]["path"]
     version = folder.parent.name
     return open_checkpoint(
@@ -86,7 +87,7 @@ def opened(folder: Path, path: str = "", key_type: StateType | None = None) -> C
 
 
 def keyed_handles(snapshot: Snapshot) -> Iterator[tuple[str, int, KeyGroupsSavepointStateHandle]]:
-    """(operator uid, max parallelism, handle) of every subtask with keyed state."""
+    """Return (operator uid, max parallelism, handle) of every subtask with keyed state."""
     uids = {hex_id: uid for uid, hex_id in snapshot.about["operatorIds"].items()}
     for operator in snapshot.metadata()[0].operators:
         for _, state in operator.subtasks:
@@ -124,7 +125,7 @@ def stored_entries(snapshot: Snapshot, uid: str) -> list[Entry]:
 
 
 def decoded(header: KeyedHeader, descriptor: StateDescriptor, rows: StateRows) -> Iterator[Entry]:
-    """Entries of one state, a list state's element by element."""
+    """Return the entries of one state, those of a list state element by element."""
     keys = decode_keys(header.schema, descriptor, rows.keys)
     assert key_groups(header.schema, keys.keys).tolist() == keys.key_groups.tolist()
     values = column(descriptor, decode_values(descriptor, rows.values))
@@ -147,7 +148,7 @@ def column(descriptor: StateDescriptor, values: pa.Array) -> list[Any]:
 
 
 def normal(type_: StateType, value: Any) -> Any:
-    """An Arrow value in the form of :func:`plain`: tuples, and floats as their bits."""
+    """Return an Arrow value in the form of :func:`plain`: tuples, and floats as their bits."""
     if value is None:
         return None
     if isinstance(type_, Tuple):
@@ -165,7 +166,7 @@ def normal(type_: StateType, value: Any) -> Any:
 
 
 def plain(typed: Json) -> Any:
-    """A typed value of the truth."""
+    """Return a typed value of the true contents as a plain Python value."""
     if typed["type"] == "null":
         return None
     if "bits" in typed:

@@ -26,9 +26,11 @@ CHECKPOINTS: Mapping[str, Way] = {
     "heap-inline": Way("heap", "full", inline_threshold_bytes=INLINE),
     "rocksdb-full": Way("rocksdb", "full"),
 }
-"""One of each strategy; what the changelog names by absolute paths lies inside of its ``_metadata``."""
+"""One checkpoint of each strategy. The changelog names files by absolute paths, so its streams lie inside of its
+``_metadata``."""
 EXACT = tuple(name for name in CHECKPOINTS if not name.startswith("rocksdb"))
-"""RocksDB puts identities and times of its own into its files: these are only read."""
+"""The checkpoints whose bytes are compared. RocksDB puts identities and times into its files, so these are only
+read."""
 TRUTH = "truth.jsonl"
 
 
@@ -42,7 +44,7 @@ def state(backend: KeyedStateBackend) -> None:
 
 
 def write_checkpoint(name: str, directory: Path) -> None:
-    """The files of one checkpoint, flat; ``directory`` must not exist."""
+    """Write the files of one checkpoint into one directory, which must not exist."""
     with TemporaryDirectory() as scratch:
         opened = store_checkpoint(Path(scratch) / "storage", sample_schema(), CHECKPOINTS[name], state)
         directory.mkdir(parents=True)
@@ -52,14 +54,14 @@ def write_checkpoint(name: str, directory: Path) -> None:
 
 
 def truth(directory: Path) -> list[str]:
-    """Every entry as a line of typed JSON."""
+    """Return every entry as a line of typed JSON."""
     return sorted(export_all_lines(open_checkpoint(str(directory), own=True), None))
 
 
 SINGLE: Mapping[str, Callable[[], bytes]] = {
     "reference": lambda: encode_reference(StorageReference("s3://bucket/state/flights/chk-17")),
 }
-"""What is no checkpoint."""
+"""Files other than checkpoints."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Canonical savepoints of real Flink jobs hold exactly what the jobs said."""
+"""Canonical savepoints of real Flink jobs contain exactly the state that the jobs recorded."""
 
 import itertools
 from typing import Any
@@ -38,7 +38,7 @@ def order(entry: tuple[Any, ...]) -> str:
 def read_states(
     snapshot: Snapshot, handle: KeyGroupsSavepointStateHandle, header: KeyedHeader, wanted: KeyGroupRange | None = None
 ) -> list[StateRows]:
-    """All entries of each state of the schema, sorted by key."""
+    """Return all entries of each state of the schema, sorted by key."""
     parts: list[list[StateRows]] = [[] for _ in header.schema.states]
     for state, rows in iter_canonical(snapshot.read_range(handle.stream), handle, header, wanted):
         parts[state].append(rows)
@@ -58,7 +58,7 @@ def entries(rows: StateRows) -> list[tuple[bytes, bytes]]:
     return list(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
 
 
-def test_every_entry_equals_the_truth(snapshot: Snapshot) -> None:
+def test_every_entry_equals_that_of_the_job(snapshot: Snapshot) -> None:
     uids = sorted({line["op"] for line in snapshot.truth if line["kind"] in KEYED_KINDS})
     assert uids
     for uid in uids:
@@ -68,7 +68,7 @@ def test_every_entry_equals_the_truth(snapshot: Snapshot) -> None:
     assert {line["kind"] for line in snapshot.truth} <= KEYED_KINDS
 
 
-def test_header_lists_the_job_s_states_and_its_timers(snapshot: Snapshot) -> None:
+def test_the_header_lists_the_states_and_timers_of_the_job(snapshot: Snapshot) -> None:
     (operator,) = snapshot.about["operators"]
     for _, max_parallelism, handle in keyed_handles(snapshot):
         header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
@@ -79,7 +79,7 @@ def test_header_lists_the_job_s_states_and_its_timers(snapshot: Snapshot) -> Non
         assert header.compressed == snapshot.directory.parent.name.startswith("compressed")
 
 
-def test_ranges_are_read_alone(snapshot: Snapshot) -> None:
+def test_ranges_of_key_groups_are_read_alone(snapshot: Snapshot) -> None:
     for _, max_parallelism, handle in keyed_handles(snapshot):
         header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
         middle = handle.key_group_range.start + len(handle.key_group_range) // 3
@@ -91,7 +91,7 @@ def test_ranges_are_read_alone(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_written_again_it_reads_back_equal(snapshot: Snapshot, compressed: bool) -> None:
+def test_a_stream_that_is_written_back_has_equal_entries(snapshot: Snapshot, compressed: bool) -> None:
     for _, max_parallelism, handle in keyed_handles(snapshot):
         header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
         states = read_states(snapshot, handle, header)
@@ -106,7 +106,7 @@ def test_written_again_it_reads_back_equal(snapshot: Snapshot, compressed: bool)
 
 
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_rocksdb_s_groups_are_written_byte_for_byte(version: str) -> None:
+def test_key_groups_of_rocksdb_are_written_back_byte_for_byte(version: str) -> None:
     """RocksDB writes states in header order and keys in byte order, as statelib does; only the headers differ."""
     snapshot = load(f"{version}/kinds-rocksdb-canonical-p1")
     ((_, max_parallelism, handle),) = keyed_handles(snapshot)
@@ -119,18 +119,18 @@ def test_rocksdb_s_groups_are_written_byte_for_byte(version: str) -> None:
     assert ours[begin:] == bytes(snapshot.content(handle.stream))[header.size_bytes :]
 
 
-def test_registered_but_empty_states() -> None:
+def test_registered_states_without_entries_have_only_a_header() -> None:
     snapshot = load("1.20.5/empty-state-hashmap-canonical")
     handles = [(p, handle) for uid, p, handle in keyed_handles(snapshot) if uid == "keyed"]
     assert [len(handle.key_group_range) for _, handle in handles] == [64, 64]
     for max_parallelism, handle in handles:
         header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
         assert header.size_bytes == handle.stream.size_bytes == 3281
-        assert len(header.schema.states) == 6 + 2  # two of them for timers
+        assert len(header.schema.states) == 6 + 2  # Two of them are for timers.
         assert list(iter_canonical(snapshot.read_range(handle.stream), handle, header)) == []
 
 
-def test_subtasks_share_no_key() -> None:
+def test_no_key_is_in_two_subtasks() -> None:
     snapshot = load("1.20.5/kinds-hashmap-canonical-p4-files")
     ranges = [handle.key_group_range for _, _, handle in keyed_handles(snapshot)]
     assert len(ranges) == 4

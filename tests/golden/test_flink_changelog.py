@@ -1,4 +1,5 @@
-"""Changelog checkpoints of Flink's hold exactly what the jobs said: logs alone, and logs over RocksDB's files."""
+"""Changelog checkpoints of Flink contain exactly the state that the jobs recorded: logs alone, and logs over
+RocksDB's files."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ UID = "5a7b0000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True)
 class Taken:
-    """One checkpoint of a fixture, its files found where they lie now."""
+    """One checkpoint of a fixture, whose files are read from their present place."""
 
     directory: Path
     sources: tuple[RestoreSource, ...]
@@ -59,7 +60,7 @@ def load(fixture: str, path: str, truth: str) -> Taken:
 
 
 def normal(line: dict[str, object]) -> str:
-    """Without the operator: metadata of version 4 has its id only."""
+    """Return the line without the operator: metadata of version 4 have only its id."""
     return json.dumps({k: v for k, v in line.items() if k != "op"}, sort_keys=True)
 
 
@@ -87,19 +88,19 @@ def lines_of(sources: tuple[RestoreSource, ...], scratch: Path) -> list[str]:
     )
 
 
-def test_every_entry_equals_the_truth(taken: Taken, tmp_path: Path) -> None:
+def test_every_entry_equals_that_of_the_job(taken: Taken, tmp_path: Path) -> None:
     assert len(taken.truth) > 300
     assert lines_of(taken.sources, tmp_path) == taken.truth
     assert list(tmp_path.iterdir()) == []
 
 
-def test_both_kinds_are_there() -> None:
+def test_logs_with_and_without_materialised_state_are_tested() -> None:
     handles = [source.handle for case in checkpoints() for source in load(*case).sources]
     kinds = {len(h.materialized) for h in handles if isinstance(h, ChangelogStateBackendHandleImpl)}
     assert kinds == {0, 1}
 
 
-def test_the_handles_are_written_again_as_they_were(taken: Taken) -> None:
+def test_the_handles_are_written_back_unchanged(taken: Taken) -> None:
     data = (taken.directory / "_metadata").read_bytes()
     metadata, _ = decode_metadata(data)
     operators = tuple(replace(o, name="", uid="") for o in metadata.operators)
@@ -107,7 +108,9 @@ def test_the_handles_are_written_again_as_they_were(taken: Taken) -> None:
     assert decode_metadata(encode_metadata(again))[0] == again
 
 
-def test_it_restores_into_either_backend_at_another_parallelism(taken: Taken, tmp_path: Path) -> None:
+def test_a_changelog_checkpoint_is_restored_into_either_backend_at_another_parallelism(
+    taken: Taken, tmp_path: Path
+) -> None:
     schema = taken.sources[0].schema
     whole = all_entries(restore_heap(schema, KeyGroupRange(0, 127), taken.sources, str(tmp_path / "whole")))
     assert all(entries for name, entries in whole.items() if not name.startswith("_timer_state"))
@@ -121,8 +124,8 @@ def test_it_restores_into_either_backend_at_another_parallelism(taken: Taken, tm
     assert parts == whole
 
 
-def test_a_log_kept_in_the_metadata_reads_the_same(tmp_path: Path) -> None:
-    """Tag 9: the changes of a file, put into the handle one by one."""
+def test_a_log_inside_the_metadata_is_read_the_same(tmp_path: Path) -> None:
+    """The handle with tag 9 contains the changes of a file one by one."""
     taken = load(*next(checkpoints()))
     sources = []
     for source in taken.sources:
@@ -134,7 +137,7 @@ def test_a_log_kept_in_the_metadata_reads_the_same(tmp_path: Path) -> None:
 
 
 def changes_in(source: RestoreSource, part: object) -> Iterator[tuple[int, bytes]]:
-    """A plain walk over the change sets, one length after the other."""
+    """Return the changes by a simple walk over the change sets, one length after the other."""
     assert isinstance(part, ChangelogStateHandleStreamImpl)
     for stream, offset in part.segments:
         data, at = bytes(source.reader.read(stream))[1:], offset + 4
@@ -147,7 +150,7 @@ def changes_in(source: RestoreSource, part: object) -> Iterator[tuple[int, bytes
                 at += 4 + size
 
 
-def test_without_a_key_type_it_says_so() -> None:
+def test_a_log_without_a_key_type_is_refused() -> None:
     source = load(*next(checkpoints())).sources[0]
     assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
     with pytest.raises(UnsupportedError) as caught:
@@ -156,8 +159,8 @@ def test_without_a_key_type_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("flip", [True, False])
-def test_damage_is_an_error_of_ours_or_changes_what_is_read(flip: bool, tmp_path: Path) -> None:
-    """No checksum guards Flink's files: what is damaged must never end in anything but our own errors."""
+def test_damage_gives_a_typed_error_or_other_entries(flip: bool, tmp_path: Path) -> None:
+    """Flink's files have no checksum: damage must never end in an error other than those of statelib."""
     taken = load(*next(checkpoints()))
     source = taken.sources[0]
     assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
@@ -177,14 +180,15 @@ def test_damage_is_an_error_of_ours_or_changes_what_is_read(flip: bool, tmp_path
         assert len(lines) > 0
 
 
-def test_a_snapshot_with_its_log_elsewhere_is_refused() -> None:
+def test_a_moved_snapshot_with_its_log_elsewhere_is_refused() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         open_checkpoint(str(load(*next(checkpoints())).directory)).schema()
     assert caught.value.kind == "outside-root"
 
 
 def test_a_compressed_log_has_the_size_that_flink_counted() -> None:
-    """Decompressed, without its first byte; the file itself is smaller, and never much larger."""
+    """The size is that of the decompressed bytes without the first one; the file itself is smaller, or at most a
+    little larger."""
     folder = ROOT / "1.20.5" / "rocksdb-changelog-compressed"
     reader = (checkpoint := opened(folder)).reader()
     handles = [h for h in checkpoint.handles() if isinstance(h, ChangelogStateBackendHandleImpl)]

@@ -1,4 +1,4 @@
-"""The tool that reads a directory of snapshots tells whole ones, refused ones and damaged ones apart."""
+"""The tool that reads a directory of snapshots distinguishes complete, refused and damaged ones."""
 
 import shutil
 from pathlib import Path
@@ -20,15 +20,15 @@ SAVED = ROOT / "2.3.0" / "lazy-hashmap" / "savepoint-000000-b399ead6d30a"
         ("1.20.5/opstate-canonical-p2", "no keyed state", "whole"),
     ],
 )
-def test_snapshots_that_are_read_whole(fixture: str, form: str, result: str) -> None:
+def test_complete_snapshots_are_read(fixture: str, form: str, result: str) -> None:
     (path, *_) = snapshots_in(ROOT / fixture)
     outcome = outcome_of(path)
     assert (outcome.form, outcome.result, outcome.faults) == (form, result, [])
     assert outcome.entries > 0
 
 
-def test_the_exit_status_is_that_of_the_worst(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(str(tmp_path)) == 1  # nothing to read
+def test_the_exit_status_is_that_of_the_worst_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(str(tmp_path)) == 1  # There is nothing to read.
     shutil.copytree(SAVED, tmp_path / "flink2.3" / "savepoint")
     (tmp_path / "single-file").write_bytes((SAVED / "_metadata").read_bytes()[:4] + bytes(100))
     assert main(str(tmp_path)) == 0

@@ -43,7 +43,8 @@ KIND = Opaque("a.KryoSerializer", NAME)
 
 
 def kryo_uuid(reader: Reader) -> str:
-    """Kryo 2: the number of the class, a flag, two variable-length longs with the sign in bit 0."""
+    """Return the bytes of Kryo 2: the number of the class, a flag, two variable-length longs with the sign in bit
+    0."""
     reader.take(2)
     halves = []
     for _ in range(2):
@@ -70,7 +71,7 @@ def registered() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_decoder_shows_the_values_that_the_job_had() -> None:
+def test_a_decoder_gives_the_values_of_the_job() -> None:
     values = {}
     for line in map(json.loads, export_all_lines(opened(KRYO), "uuid")):
         assert (line["value"]["type"], line["value"]["class"]) == ("decoded", NAME)
@@ -86,7 +87,7 @@ def lines_of(type_: StateType, value: bytes) -> list[str]:
     return [json.loads(line)["value"] for line in entry_lines("op", KeyedStateSchema(LONG, 128, (state,)), state, rows)]
 
 
-def test_what_holds_such_a_value_before_its_end_is_opaque_as_a_whole() -> None:
+def test_a_value_with_an_opaque_part_before_its_end_is_opaque_as_a_whole() -> None:
     pojo = Pojo("a.B", (Field("k", KIND), Field("n", LONG)))
     value = b"\x02\x00\x01x\x00" + struct.pack(">q", 5)
     opaque = {"type": "opaque", "serializer": "a.KryoSerializer"}
@@ -100,7 +101,7 @@ def test_what_holds_such_a_value_before_its_end_is_opaque_as_a_whole() -> None:
         unregister_decoder("a.KryoSerializer")
 
 
-def test_a_decoder_finds_the_end_of_an_array_of_such_values() -> None:
+def test_an_array_of_such_values_can_be_skipped_with_a_decoder() -> None:
     value = struct.pack(">i", 3) + b"\x01\x01x" + b"\x00" + b"\x01\x01y"
     register_decoder("a.KryoSerializer", length_and_text)
     try:
@@ -109,7 +110,7 @@ def test_a_decoder_finds_the_end_of_an_array_of_such_values() -> None:
         unregister_decoder("a.KryoSerializer")
 
 
-def test_operator_state_of_such_values() -> None:
+def test_operator_state_of_such_values_is_exported_as_bytes() -> None:
     elements = OperatorStateDescriptor("e", OperatorStateMode.UNION, KIND)
     (line,) = operator_lines("op", elements, [b"\1\2"])
     assert json.loads(line)["value"]["hex"] == "0102"
@@ -118,7 +119,7 @@ def test_operator_state_of_such_values() -> None:
     assert (json.loads(line)["uk"]["v"], json.loads(line)["value"]["hex"]) == ("a", b"xyz".hex())
 
 
-def test_entries_that_nothing_divides_are_handed_out_as_one() -> None:
+def test_entries_that_cannot_be_divided_are_exported_as_one() -> None:
     rules = OperatorStateDescriptor("r", OperatorStateMode.BROADCAST, KIND, STRING)
     stored = struct.pack(">i", 2) + b"\x02ax\x00z\x02b\x02yz"
     (line,) = map(json.loads, operator_lines("op", rules, [stored]))
@@ -139,7 +140,7 @@ def test_entries_that_nothing_divides_are_handed_out_as_one() -> None:
         unregister_decoder(NAME)
 
 
-def test_states_whose_entries_nothing_divides_are_named_all_the_same(tmp_path: Path) -> None:
+def test_states_whose_entries_cannot_be_divided_are_still_listed(tmp_path: Path) -> None:
     snapshot = struct.pack(">H", 3) + b"a.S" + struct.pack(">i", 3)
     states = [StateDescriptor(name, StateKind.VALUE, Opaque("a.S", "", snapshot)) for name in ("one", "two")]
     header = encode_header(KeyedStateSchema(LONG, 1, tuple(states)), compressed=False)
@@ -162,7 +163,7 @@ def raw_timers() -> KeyGroupsStateHandle:
 
 
 def with_raw_timers(path: Path) -> Checkpoint:
-    """A savepoint of Flink's, with timers in raw keyed state beside its keyed state."""
+    """Return a savepoint of Flink with timers in raw keyed state beside its keyed state."""
     metadata, _ = decode_metadata((KEYS / "_metadata").read_bytes())
     (index,) = (i for i, o in enumerate(metadata.operators) if any(state.keyed for _, state in o.subtasks))
     operator = metadata.operators[index]
@@ -184,8 +185,8 @@ def test_state_beside_timers_in_raw_keyed_state_is_read_in_splits(tmp_path: Path
     assert caught.value.kind == "raw-keyed-state"
 
 
-def test_timers_in_raw_keyed_state_are_not_put_beside_themselves(tmp_path: Path) -> None:
-    """The raw ones are copied, so that a table in their place would be timers once more."""
+def test_timers_in_raw_keyed_state_cannot_be_replaced_by_a_rewrite(tmp_path: Path) -> None:
+    """The raw timers are copied, so a table in their place would add them a second time."""
     saved = with_raw_timers(tmp_path / "saved")
     uid = saved.keyed_operator().operator_id.hex()
     timers = saved.schema().state("_timer_state/event_t")
@@ -198,8 +199,8 @@ def test_timers_in_raw_keyed_state_are_not_put_beside_themselves(tmp_path: Path)
     assert again.to_arrow(timers.name) == saved.to_arrow(timers.name)
 
 
-def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: Path) -> None:
-    """Timers are in raw keyed state if RocksDB holds the state and the heap the timers."""
+def test_timers_in_raw_keyed_state_are_exported_and_never_lost_silently(tmp_path: Path) -> None:
+    """Timers are in raw keyed state if the state is in RocksDB and the timers are on the heap."""
     operators = (OperatorState(bytes(16), 1, 128, ((0, OperatorSubtaskState(raw_keyed=raw_timers())),)),)
     (tmp_path / "_metadata").write_bytes(encode_metadata(CheckpointMetadata(1, operators)))
     values = open_checkpoint(str(tmp_path))

@@ -1,4 +1,4 @@
-"""An export of a real Flink's snapshot is, text for text, what the jobs themselves said of their state."""
+"""An export of a real Flink's snapshot is, text for text, the state that the jobs themselves recorded."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.golden.flink_fixtures import ROOT, opened
 
 
 def snapshots() -> Iterator[tuple[Path, str, str]]:
-    """(folder, path in it, truth file) of every snapshot of every fixture."""
+    """Return (folder, path in it, truth file) of every snapshot of every fixture."""
     for about in sorted(ROOT.glob("*/*/about.json")):
         for snapshot in json.loads(about.read_text())["snapshots"]:
             yield about.parent, snapshot["path"], snapshot["truth"]
@@ -48,11 +48,11 @@ def truth_of(folder: Path, truth: str = "truth.jsonl") -> list[str]:
     [snapshot for snapshot in SNAPSHOTS if snapshot[0] != KRYO],
     ids=lambda part: part.name if isinstance(part, Path) else part.rpartition("/")[2][:6],
 )
-def test_the_lines_are_those_of_the_job(folder: Path, path: str, truth: str) -> None:
+def test_the_exported_lines_are_those_of_the_job(folder: Path, path: str, truth: str) -> None:
     assert exported(folder, path) == truth_of(folder, truth)
 
 
-def test_all_forms_of_snapshots_and_values_are_among_them() -> None:
+def test_the_fixtures_include_all_forms_of_snapshots_and_values() -> None:
     assert len(SNAPSHOTS) >= 80
     text = "".join("\n".join(truth_of(folder, truth)) for folder, _, truth in SNAPSHOTS)
     for type_ in ("pojo", "rowdata", "enum", "bigdecimal", "timewindow", "globalwindow", "instant", "char", "tuple2"):
@@ -61,7 +61,7 @@ def test_all_forms_of_snapshots_and_values_are_among_them() -> None:
         assert f'"kind":"{kind}"' in text
 
 
-def test_what_only_its_serializer_can_read_is_exported_as_it_is() -> None:
+def test_values_that_only_their_serializer_can_read_are_exported_as_bytes() -> None:
     def place(line: str) -> str:
         return json.dumps({k: v for k, v in json.loads(line).items() if k != "value"})
 
@@ -72,14 +72,14 @@ def test_what_only_its_serializer_can_read_is_exported_as_it_is() -> None:
     assert all(value["serializer"].endswith("KryoSerializer") and value["hex"] for value in values)
 
 
-def test_a_kind_of_row_that_no_column_holds_is_exported_but_no_table() -> None:
+def test_a_row_kind_that_no_column_can_hold_is_exported_but_in_no_table() -> None:
     assert any('"kind":"-D"' in line for line in exported(MAPS, ""))
     with pytest.raises(UnsupportedError, match="RowKind") as caught:
         list(opened(MAPS).tables("mr"))
     assert caught.value.kind == "row-kind"
 
 
-def test_nothing_outside_the_new_place_is_opened(tmp_path: Path) -> None:
+def test_no_file_outside_the_new_place_is_opened(tmp_path: Path) -> None:
     folder = ROOT / "1.20.5" / "rocksdb-incremental-chain"
     path = SNAPSHOTS[[folder for folder, _, _ in SNAPSHOTS].index(folder)][1]
     old = "file:///flink-data/1.20.5/1.20.5/rocksdb-incremental-chain"

@@ -1,4 +1,5 @@
-"""File-merged checkpoints of Flink: segments of shared physical files hold exactly what the jobs said."""
+"""File-merged checkpoints of Flink: segments of shared physical files contain exactly the state that the jobs
+recorded."""
 
 import json
 from dataclasses import replace
@@ -39,7 +40,8 @@ def segments(checkpoint: Checkpoint) -> list[SegmentFileStateHandle]:
 
 
 def normal(line: Json) -> str:
-    """Without the operator (metadata of version 4 has its id only), and floats by their bits alone."""
+    """Return the line without the operator (metadata of version 4 have only its id), and with floats by their bits
+    alone."""
 
     def bits_only(value: Json) -> Json:
         return {k: v for k, v in value.items() if k != "v"} if "bits" in value else value
@@ -49,7 +51,7 @@ def normal(line: Json) -> str:
 
 
 @pytest.mark.parametrize("fixture", FIXTURES)
-def test_every_entry_equals_the_truth(fixture: str, tmp_path: Path) -> None:
+def test_every_entry_equals_that_of_the_job(fixture: str, tmp_path: Path) -> None:
     lines = map(json.loads, (ROOT / fixture / "truth.jsonl").read_text(encoding="utf-8").splitlines())
     expected = sorted(normal(line) for line in lines if line["kind"] in KEYED_KINDS)
     assert len(expected) > 300
@@ -58,7 +60,7 @@ def test_every_entry_equals_the_truth(fixture: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fixture", FIXTURES)
-def test_files_hold_several_segments(fixture: str) -> None:
+def test_physical_files_contain_several_segments(fixture: str) -> None:
     file_segments = segments(opened(fixture))
     assert len({s.path for s in file_segments}) < len(file_segments)
     assert len(file_segments) >= FIXTURES[fixture]
@@ -66,7 +68,7 @@ def test_files_hold_several_segments(fixture: str) -> None:
     assert any(s.start for s in file_segments)
 
 
-def test_operator_state_lies_in_segments_too() -> None:
+def test_operator_state_is_also_stored_in_segments() -> None:
     checkpoint = opened(OPERATOR_STATE)
     states = [s.operator for o in checkpoint.operators for _, s in o.subtasks if s.operator]
     assert {name for state in states for name, _, _ in state.states} >= {"split", "splitPojo", "union"}
@@ -76,21 +78,21 @@ def test_operator_state_lies_in_segments_too() -> None:
         assert Reader(data, "operator state").i32() in range(2, 7), "the header's version"
 
 
-def test_what_is_empty_is_no_state() -> None:
+def test_an_empty_segment_is_no_state() -> None:
     (sink,) = [o for o in opened("2.3.0/rocksdb-filemerging-incremental").operators if o.uid == "sink-opstate"]
     assert [state.operator for _, state in sink.subtasks] == [None, None]
 
 
 @pytest.mark.parametrize("fixture", FIXTURES)
-def test_handles_survive_being_written_again(fixture: str) -> None:
+def test_handles_are_written_back_unchanged(fixture: str) -> None:
     checkpoint = opened(fixture)
     again, _ = decode_metadata(encode_metadata(checkpoint.metadata))
     for ours, theirs in zip(again.operators, checkpoint.operators, strict=True):
         assert ours.subtasks == theirs.subtasks
 
 
-def test_where_it_is_not_it_is_refused() -> None:
-    """Files outside the directory are not read just because a handle says so."""
+def test_segments_outside_of_the_directory_are_refused() -> None:
+    """Files outside the directory are not read only because a handle names them."""
     checkpoint = opened(OPERATOR_STATE)
     segment = segments(checkpoint)[0]
     with pytest.raises(InvalidRequestError) as caught:
@@ -99,7 +101,7 @@ def test_where_it_is_not_it_is_refused() -> None:
     assert "taskowned" in caught.value.message
 
 
-def test_a_segment_that_ends_after_its_file_is_damage(tmp_path: Path) -> None:
+def test_a_segment_beyond_the_end_of_its_file_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "physical"
     path.write_bytes(b"0123456789")
     reader = DirectoryReader(str(tmp_path))

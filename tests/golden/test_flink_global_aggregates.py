@@ -24,13 +24,13 @@ def aggregate() -> Checkpoint:
     return opened(folder, next(path.name for path in folder.glob("savepoint-*") if "52bb9b" in path.name))
 
 
-def test_its_key_is_a_column_that_says_nothing(aggregate: Checkpoint) -> None:
+def test_its_key_is_a_column_of_empty_rows(aggregate: Checkpoint) -> None:
     table = aggregate.to_arrow("distinctAcc_0")
     assert table["key"].to_pylist() == [{}] * 5
     assert key_groups(aggregate.schema(), table["key"].combine_chunks()).tolist() == table["key_group"].to_pylist()
 
 
-def test_parquet_has_no_such_column_and_is_read_back_without(aggregate: Checkpoint, tmp_path: Path) -> None:
+def test_parquet_files_omit_such_a_column_and_can_be_read_back(aggregate: Checkpoint, tmp_path: Path) -> None:
     (path,) = export_parquet(aggregate, "distinctAcc_0", tmp_path / "out")
     table = pq.read_table(path)
     assert table.column_names == ["key_group", "user_key", "value"]
@@ -41,6 +41,6 @@ def test_parquet_has_no_such_column_and_is_read_back_without(aggregate: Checkpoi
     assert again.to_arrow("accState").equals(aggregate.to_arrow("accState"))
 
 
-def test_rows_are_made_of_no_column_at_all() -> None:
+def test_rows_without_fields_are_built_from_no_column() -> None:
     rows = pa.table({"a": [1, 2, 3]})
     assert made_of(parse_type("rowdata<>"), (), rows, "key").to_pylist() == [{}] * 3

@@ -1,4 +1,5 @@
-"""Native snapshots of Flink's heap backend hold exactly what the jobs said, by the lines of an export."""
+"""Native snapshots of Flink's heap backend contain exactly the state that the jobs recorded, compared by exported
+lines."""
 
 import struct
 from dataclasses import replace
@@ -43,7 +44,7 @@ def stream_of(checkpoint: Checkpoint) -> tuple[KeyGroupsStateHandle, ReadRange, 
 
 
 @pytest.mark.parametrize("fixture", KINDS)
-def test_it_restores_into_the_heap_at_another_parallelism(fixture: str) -> None:
+def test_a_native_heap_snapshot_is_restored_into_the_heap_at_another_parallelism(fixture: str) -> None:
     sources, schema = opened(fixture).sources(), opened(fixture).schema()
     whole = all_entries(restore_heap(schema, KeyGroupRange(0, 127), sources))
     parts: dict[str, dict[bytes, bytes]] = {name: {} for name in whole}
@@ -52,11 +53,11 @@ def test_it_restores_into_the_heap_at_another_parallelism(fixture: str) -> None:
             assert all(key[0] in key_groups for key in entries)
             parts[name] |= entries
     assert parts == whole
-    assert all(whole[d.name] for d in schema.states if d.kind is not StateKind.TIMERS)  # no job here has timers
+    assert all(whole[d.name] for d in schema.states if d.kind is not StateKind.TIMERS)  # No job of these has timers.
 
 
 @pytest.mark.parametrize("fixture", KINDS)
-def test_written_again_it_is_as_long_and_reads_back_equal(fixture: str) -> None:
+def test_a_stream_that_is_written_back_has_the_same_length_and_entries(fixture: str) -> None:
     checkpoint = opened(fixture)
     schema, source = checkpoint.schema(), checkpoint.sources()[0]
     backend = restore_heap(schema, source.handle.key_group_range, [source])
@@ -70,7 +71,7 @@ def test_written_again_it_is_as_long_and_reads_back_equal(fixture: str) -> None:
         assert groups == handle.stream.size_bytes - header.size_bytes
 
 
-def test_rocksdb_refuses_it_by_name(tmp_path: Path) -> None:
+def test_rocksdb_refuses_a_native_heap_snapshot_by_name(tmp_path: Path) -> None:
     checkpoint = opened(KINDS[0])
     with pytest.raises(InvalidRequestError, match="KeyGroupsStateHandle") as caught:
         restore_rocksdb(checkpoint.schema(), KeyGroupRange(0, 127), checkpoint.sources(), str(tmp_path / "db"), UID)
@@ -81,7 +82,7 @@ def test_rocksdb_refuses_it_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fixture", KINDS)
-def test_as_a_canonical_stream_it_is_refused(fixture: str) -> None:
+def test_a_heap_stream_is_refused_as_a_canonical_stream(fixture: str) -> None:
     checkpoint = opened(fixture)
     source = checkpoint.sources()[0]
     handle, read_range, header = stream_of(checkpoint)
@@ -94,7 +95,7 @@ def test_as_a_canonical_stream_it_is_refused(fixture: str) -> None:
         list(iter_entries(replace(source, handle=wrong)))
 
 
-def test_a_canonical_stream_as_heap_stream_is_an_unexpected_key_group() -> None:
+def test_a_canonical_stream_is_refused_as_a_heap_stream() -> None:
     for fixture in ("kinds-hashmap-canonical-p1", "compressed-hashmap-canonical", "maxpar32768-hashmap-canonical"):
         checkpoint = opened(f"1.20.5/{fixture}")
         source = checkpoint.sources()[0]
@@ -106,8 +107,8 @@ def test_a_canonical_stream_as_heap_stream_is_an_unexpected_key_group() -> None:
 
 
 @pytest.mark.parametrize("group", range(128))
-def test_each_group_of_a_canonical_stream_is_refused_alone(group: int) -> None:
-    """Also the first, where the canonical bytes begin as key group 0 of a heap stream would."""
+def test_each_single_key_group_of_a_canonical_stream_is_refused(group: int) -> None:
+    """This includes the first key group, whose canonical bytes begin like key group 0 of a heap stream."""
     source = opened("1.20.5/kinds-hashmap-canonical-p1").sources()[0]
     assert isinstance(source.handle, KeyGroupsSavepointStateHandle)
     offset = source.handle.offsets[group]
@@ -117,8 +118,8 @@ def test_each_group_of_a_canonical_stream_is_refused_alone(group: int) -> None:
     assert caught.value.kind == ("unexpected-key-group" if group or not offset else "unknown-state-id")
 
 
-def test_a_timer_with_entries_is_read() -> None:
-    """One event timer is put into the last key group of a stream of Flink's own, where it has none."""
+def test_a_timer_in_a_heap_stream_is_read() -> None:
+    """One event timer is put into the last key group of a stream of Flink, which has no timers there."""
     handle, read_range, header = stream_of(opened(KINDS[0]))
     data, size = bytes(read_range(0, handle.stream.size_bytes)), handle.stream.size_bytes
     timer_id = max(i for i, state in enumerate(header.schema.states) if state.kind is StateKind.TIMERS)
@@ -138,6 +139,6 @@ def test_a_timer_with_entries_is_read() -> None:
     assert [rows.values.to_list() for rows in timer_rows] == [[b""]]
 
 
-def test_the_kinds_of_state_are_all_there() -> None:
+def test_the_fixtures_include_every_kind_of_state() -> None:
     kinds = {d.kind for d in opened(KINDS[0]).schema().states}
     assert kinds == set(StateKind)

@@ -1,4 +1,4 @@
-"""Unaligned checkpoints: their state is read (``test_flink_exports.py``), and their records in flight are reported."""
+"""Unaligned checkpoints: their state is read (``test_flink_exports.py``), and their in-flight records are reported."""
 
 import pytest
 
@@ -20,7 +20,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_records_in_flight_are_told_by_operator(version: str) -> None:
+def test_records_in_flight_are_reported_by_operator(version: str) -> None:
     folder = ROOT / version / "hashmap-in-flight"
     (path,) = folder.glob("checkpoints/*/chk-*/_metadata")
     metadata, _ = decode_metadata(path.read_bytes())

@@ -31,7 +31,7 @@ LAZY = ROOT / "2.3.0" / "lazy-hashmap"
 PATHS = [snapshot["path"] for snapshot in json.loads((LAZY / "about.json").read_text())["snapshots"]]
 TRUTH = [json.loads(line) for line in (LAZY / "truth.jsonl").read_text().splitlines()]
 ENTRIES = {(line["state"], line["key"]["v"], line.get("uk", {}).get("v")) for line in TRUTH}
-"""State, key and user key; a list is one entry however many elements it has."""
+"""The entries as state, key and user key; a list is one entry however many elements it has."""
 CANONICAL = PATHS[0]
 
 
@@ -66,7 +66,7 @@ def test_each_state_is_read_alone(path: str, state: str) -> None:
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 @pytest.mark.parametrize("path", PATHS)
-def test_it_is_restored_at_any_range(path: str, backend: str, tmp_path: Path) -> None:
+def test_states_are_restored_at_any_range(path: str, backend: str, tmp_path: Path) -> None:
     part, whole = lazy(path), all_key_groups(128)
     if backend == "rocksdb" and path != CANONICAL:
         pytest.skip("the heap's own stream")
@@ -81,12 +81,12 @@ def test_it_is_restored_at_any_range(path: str, backend: str, tmp_path: Path) ->
     assert {name: n for name, n in counted.items() if n} == Counter(name for name, _, _ in ENTRIES)
 
 
-def test_a_diff_of_two_forms_finds_nothing() -> None:
+def test_two_forms_of_the_snapshot_have_no_differences() -> None:
     assert not any(state.different for state in Diff(lazy(), lazy(PATHS[2])).states)
 
 
 @pytest.mark.parametrize("dropped", ["common", "map", "odd", "third"])
-def test_a_rewrite_drops_what_it_was_told_to_and_nothing_else(dropped: str, tmp_path: Path) -> None:
+def test_a_rewrite_drops_only_the_selected_state(dropped: str, tmp_path: Path) -> None:
     change = OperatorChange(drop=frozenset({dropped}))
     again = open_checkpoint(rewrite(lazy(), NewSavepoint(str(tmp_path), "again"), changes={"lazy": change}))
     names = {"common", "map", "odd", "third"} - {dropped}
@@ -105,8 +105,8 @@ def test_entries_are_put_into_a_state_that_some_subtasks_had_not_registered(tmp_
 
 
 def without_subtask(path: Path, gone: int, *, named: bool = True) -> Checkpoint:
-    """The canonical savepoint as Flink writes it where one subtask has registered no keyed state yet. Flink names the
-    subtask only if another operator of its task has state."""
+    """Return the canonical savepoint as Flink writes it if one subtask has registered no keyed state yet. Flink
+    names the subtask only if another operator of its task has state."""
     metadata, _ = decode_metadata((LAZY / CANONICAL / "_metadata").read_bytes())
 
     def changed(operator: OperatorState) -> OperatorState:
@@ -122,7 +122,7 @@ def without_subtask(path: Path, gone: int, *, named: bool = True) -> Checkpoint:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_subtask_without_any_state_stays_so_or_gets_what_is_put(named: bool, tmp_path: Path) -> None:
+def test_a_subtask_without_state_stays_empty_unless_entries_are_put(named: bool, tmp_path: Path) -> None:
     saved = without_subtask(tmp_path / "source", 1, named=named)
     carried = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "carried")))
     assert lines(carried) == lines(saved)
@@ -136,7 +136,7 @@ def test_a_subtask_without_any_state_stays_so_or_gets_what_is_put(named: bool, t
     assert len(lines(again)) == 200 + len(lines(saved))
 
 
-def test_a_rewrite_keeps_uids_where_the_metadata_holds_them(tmp_path: Path) -> None:
+def test_a_rewrite_keeps_uids_if_the_metadata_contain_them(tmp_path: Path) -> None:
     again = open_checkpoint(rewrite(lazy(), NewSavepoint(str(tmp_path), "again"), renamed={"lazy": "eager"}))
     assert again.metadata.version == lazy().metadata.version == 6
     before, after = ([(o.name, o.uid) for o in snapshot.operators] for snapshot in (lazy(), again))
@@ -144,7 +144,7 @@ def test_a_rewrite_keeps_uids_where_the_metadata_holds_them(tmp_path: Path) -> N
     assert "eager" in dict(after).values()
 
 
-def test_nothing_is_left_of_a_rewrite_that_failed(tmp_path: Path) -> None:
+def test_a_failed_rewrite_leaves_nothing(tmp_path: Path) -> None:
     keys = pa.table({"key": pa.array(["a"]), "value": pa.array(["no number"])})
     change = OperatorChange(put={lazy().schema().state("common"): keys})
     with pytest.raises(StatelibError):
@@ -171,7 +171,7 @@ def test_headers_that_contradict_each_other_are_refused_by_name(tmp_path: Path) 
     assert caught.value.kind == "mixed-serializers"
 
 
-def test_the_subclasses_that_each_subtask_has_seen_are_put_together() -> None:
+def test_the_subclasses_that_the_subtasks_have_registered_are_combined() -> None:
     def state(text: str) -> StateDescriptor:
         return StateDescriptor("s", lazy().schema().state("common").kind, parse_type(text))
 

@@ -1,4 +1,4 @@
-"""`_metadata` of real Flink snapshots equals what Flink's own classes say of it."""
+"""`_metadata` of real Flink snapshots equals what Flink's own classes read from it."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from statelib.model.types import BYTES
 from tests.golden.flink_fixtures import FIXTURES, Json, Snapshot, load
 
 REPORTED_OFFSETS = 302
-"""Of a longer array Flink's report, as it was taken, holds only so many."""
+"""The number of offsets that Flink's recorded report contains of a longer array."""
 MODES = ("SPLIT_DISTRIBUTE", "UNION", "BROADCAST")
 
 
@@ -32,11 +32,11 @@ def snapshot(request: pytest.FixtureRequest) -> Snapshot:
     return load(request.param)
 
 
-def test_all_fixtures_are_here() -> None:
+def test_all_fixtures_exist() -> None:
     assert len(FIXTURES) == 16
 
 
-def test_equals_what_flink_reports(snapshot: Snapshot) -> None:
+def test_metadata_equal_those_that_flink_reports(snapshot: Snapshot) -> None:
     metadata, end, data = snapshot.metadata()
     facts = snapshot.facts
     assert (metadata.version, metadata.checkpoint_id) == (facts["version"], facts["checkpointId"])
@@ -111,17 +111,17 @@ def expected_subtask(facts: Json) -> Json:
 
 
 def optional(text: str | None) -> str:
-    """Java's ``Optional[x]``."""
+    """Return the text of Java's ``Optional[x]``."""
     match = re.fullmatch(r"Optional\[(.*)\]", text or "")
     return match.group(1) if match else ""
 
 
-def test_operator_ids_come_from_uids(snapshot: Snapshot) -> None:
+def test_operator_ids_follow_from_uids(snapshot: Snapshot) -> None:
     for name, hex_id in snapshot.about["operatorIds"].items():
         assert operator_id(name.removesuffix(": Writer")).hex() == hex_id
 
 
-def test_written_as_version_3_it_reads_back_equal(snapshot: Snapshot) -> None:
+def test_metadata_written_as_version_3_are_read_back(snapshot: Snapshot) -> None:
     metadata, _, _ = snapshot.metadata()
     operators = tuple(dataclasses.replace(operator, name="", uid="") for operator in metadata.operators)
     as_v3 = dataclasses.replace(metadata, operators=operators, version=3, properties=b"")
@@ -134,7 +134,7 @@ def test_a_file_of_flink_has_no_manifest(snapshot: Snapshot) -> None:
     assert read_checkpoint_file(data) == (metadata, None)
 
 
-def test_cuts_are_noticed() -> None:
+def test_every_truncation_is_detected() -> None:
     _, _, data = load("1.20.5/kinds-hashmap-canonical-p4-files").metadata()
     properties = data.rindex(b"\xac\xed\x00\x05")
     for size in range(properties + 4):
@@ -150,8 +150,8 @@ def operator_streams(snapshot: Snapshot, uid: str) -> list[tuple[OperatorStreamS
 
 
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_operator_state_of_a_source(version: str) -> None:
-    """One split: ``i32 splitSerializerVersion, i32 length, bytes`` inside a byte array."""
+def test_operator_state_of_a_source_is_read(version: str) -> None:
+    """One split is ``i32 splitSerializerVersion, i32 length, bytes`` inside a byte array."""
     ((handle, data),) = operator_streams(load(f"{version}/opstate-canonical-p2"), "source")
     header = decode_operator_header(data)
     ((name, _, (offset,)),) = handle.states

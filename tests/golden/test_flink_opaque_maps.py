@@ -1,4 +1,5 @@
-"""A snapshot with a broadcast map of Kryo's values: looked at, exported and verified, whatever can be divided of it."""
+"""A snapshot with a broadcast map of Kryo's values: described, exported and verified, whether it can be divided or
+not."""
 
 import json
 import struct
@@ -24,7 +25,7 @@ SERIALIZER = "org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializer"
 
 
 def kryo() -> StateType:
-    """A type as a real header tells it."""
+    """Return a type as it is in a real header."""
     value_type = opened_fixture(ROOT / "1.20.5" / "kryo-hashmap-canonical").schema().state("uuid").value_type
     assert isinstance(value_type, Opaque)
     return value_type
@@ -50,7 +51,7 @@ def lines(opened: Checkpoint, form: str = "typed-jsonl") -> list[dict[str, objec
 
 
 @pytest.mark.parametrize("form", LINE_FORMATS)
-def test_what_nothing_divides_is_one_line_beside_the_other_state(form: str, tmp_path: Path) -> None:
+def test_a_map_that_cannot_be_divided_is_one_line_beside_the_other_state(form: str, tmp_path: Path) -> None:
     number, whole = lines(snapshot(tmp_path, b"\x02ax\x00z", b"\x02b\x02yz"), form)
     assert number["state"] == "n"
     value = whole["value"]
@@ -62,14 +63,14 @@ def test_what_nothing_divides_is_one_line_beside_the_other_state(form: str, tmp_
 
 
 @pytest.mark.parametrize("form", LINE_FORMATS)
-def test_what_can_be_divided_in_one_way_is_a_line_an_entry(form: str, tmp_path: Path) -> None:
+def test_a_map_that_can_be_divided_in_one_way_has_one_line_per_entry(form: str, tmp_path: Path) -> None:
     _, *entries = lines(snapshot(tmp_path, b"\x02axyz", b"\x02bxy"), form)
     assert [entry["value"]["hex"] for entry in entries] == [b"xyz".hex(), b"xy".hex()]
     key = "uk" if form == "typed-jsonl" else "user_key"
     assert [entry[key] for entry in entries] == [{"type": "string", "v": k} if key == "uk" else k for k in "ab"]
 
 
-def test_it_is_described_and_whole(tmp_path: Path) -> None:
+def test_the_snapshot_is_described_and_verified(tmp_path: Path) -> None:
     opened = snapshot(tmp_path, b"\x02ax\x00z", b"\x02b\x02yz")
     (operator,) = describe(opened)["operators"]
     described = {state["name"]: (state["elements"], state["opaque"]) for state in operator["operator_states"]}

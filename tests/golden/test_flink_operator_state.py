@@ -1,4 +1,4 @@
-"""Operator state of real Flink jobs holds exactly what the jobs said, compressed or not."""
+"""Operator state of real Flink jobs contains exactly the elements that the jobs recorded, compressed or not."""
 
 import json
 
@@ -27,7 +27,7 @@ def compact(line: str) -> str:
 
 
 @pytest.mark.parametrize(("fixture", "copies"), FIXTURES)
-def test_every_element_equals_the_truth(fixture: str, copies: int) -> None:
+def test_every_element_equals_that_of_the_job(fixture: str, copies: int) -> None:
     folder = ROOT / fixture
     uids = {hex_id: uid for uid, hex_id in json.loads((folder / "about.json").read_text())["operatorIds"].items()}
     path = next(folder.rglob(SNAPSHOT.get(fixture, "savepoint-*/_metadata")))

@@ -1,8 +1,8 @@
-"""Session windows of a real Flink, read from its log of changes: what each holds is computed from the job's input.
+"""Session windows of a real Flink, read from its log of changes: the content of each is computed from the job's
+input.
 
 The jobs sent numbers from 0 on, each with key ``number % 5`` and the moment that Java's Random gives for it, into
-three windows with a gap of 40 s: one keeps the numbers, one their sum, one their count.
-"""
+three windows with a gap of 40 s: one keeps the numbers, one their sum, one their count."""
 
 import json
 from collections import defaultdict
@@ -21,20 +21,20 @@ FOLDERS = {
     ROOT / "2.3.0" / "hashmap-changelog-sessions": (120, 4000),
     ROOT / "2.3.0" / "rocksdb-changelog-sessions-materialized": (100, 1500),
 }
-"""How many numbers were sent, and within how many seconds their moments lie."""
+"""The number of sent numbers, and the number of seconds within which their times lie, by fixture."""
 KEYS, GAP_MS, START_MS = 5, 40_000, 1_700_000_000_000
 Window = tuple[int, int]
 
 
 def moment(number: int, seconds: int) -> int:
-    """``START_MS + new Random(number * 7 + 3).nextInt(seconds) * 1000L``"""
+    """Return ``START_MS + new Random(number * 7 + 3).nextInt(seconds) * 1000L``."""
     seed = ((number * 7 + 3) ^ 0x5DEECE66D) & ((1 << 48) - 1)
     seed = (seed * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
     return START_MS + (seed >> 17) % seconds * 1000
 
 
 def sessions(folder: Path) -> Iterator[tuple[int, Window, list[int]]]:
-    """(key, window, its numbers)."""
+    """Return (key, window, its numbers) for each session window."""
     numbers, seconds = FOLDERS[folder]
     moments = [moment(number, seconds) for number in range(numbers)]
     for key in range(KEYS):
@@ -54,7 +54,8 @@ def window(value: dict[str, Any]) -> Window:
 
 
 def stored(folder: Path, uid: str) -> list[tuple[int, Window, list[int]]]:
-    """The same, from the checkpoint: windows have their contents under one of those they were merged from."""
+    """Return the same from the checkpoint, in which a window has its contents under one of the windows that were
+    merged."""
     path = json.loads((folder / "about.json").read_text())["snapshots"][0]["path"]
     lines = map(json.loads, export_all_lines(opened(folder, path, LONG), None))
     contents: dict[tuple[int, Window], list[int]] = defaultdict(list)
@@ -73,14 +74,16 @@ def stored(folder: Path, uid: str) -> list[tuple[int, Window, list[int]]]:
 @pytest.mark.parametrize(
     ("uid", "made"), [("list", list), ("reduce", lambda n: [sum(n)]), ("aggregate", lambda n: [len(n)])]
 )
-def test_windows_hold_what_was_sent(uid: str, made: Callable[[list[int]], list[int]], folder: Path) -> None:
+def test_windows_contain_the_numbers_that_were_sent(
+    uid: str, made: Callable[[list[int]], list[int]], folder: Path
+) -> None:
     expected = sorted((key, whole, made(numbers)) for key, whole, numbers in sessions(folder))
     assert sum(len(numbers) > 1 for _, _, numbers in sessions(folder)) > 10
     assert stored(folder, uid) == expected
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_the_log_lies_over_what_the_name_says(folder: Path) -> None:
+def test_the_log_is_materialised_as_the_name_of_the_fixture_states(folder: Path) -> None:
     path = json.loads((folder / "about.json").read_text())["snapshots"][0]["path"]
     handles = [s.keyed for o in opened(folder, path, LONG).operators for _, s in o.subtasks if s.keyed]
     logs = [handle for handle in handles if isinstance(handle, ChangelogStateBackendHandleImpl)]

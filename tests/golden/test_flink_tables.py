@@ -24,7 +24,7 @@ SNAPSHOTS = [
 
 
 def directories(folder: Path, path: str, into: Path) -> Iterator[tuple[Path, set[str]]]:
-    """Each RocksDB database of a snapshot, and its list states, which Flink adds to without reading them."""
+    """Yield each RocksDB database of a snapshot, and its list states, to which Flink appends without reading them."""
     for operator in opened(folder, path).each_operator():
         reader = operator.reader()
         for handle in operator.handles():
@@ -41,7 +41,7 @@ def entries(scan: StateScan) -> list[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize(("folder", "path"), SNAPSHOTS, ids=lambda value: str(value)[-40:])
-def test_tables_hold_what_rocksdb_reads(tmp_path: Path, folder: Path, path: str) -> None:
+def test_tables_read_in_columns_have_the_entries_that_rocksdb_reads(tmp_path: Path, folder: Path, path: str) -> None:
     for directory, merged in directories(folder, path, tmp_path):
         names = sorted(column_families(str(directory)))
         db = open_readable(str(directory), names)

@@ -1,4 +1,5 @@
-"""Windows and timers of Flink's own snapshots: exported they are what the jobs said, written again they stay so."""
+"""Windows and timers of Flink's own snapshots: they are exported as the jobs recorded them, and do not change when
+they are written back."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -65,7 +66,7 @@ def entries_of_snapshot(part: Checkpoint, scratch: Path) -> Entries:
 
 
 def rescaled(source: RestoreSource, schema: KeyedStateSchema, scratch: Path) -> Iterator[KeyedStateBackend]:
-    """Restored whole and in two parts, into each backend that can read the source."""
+    """Restore the state as a whole and in two parts, into each backend that can read the source."""
     for at, owned in enumerate((WHOLE, KeyGroupRange(0, 40), KeyGroupRange(41, 127))):
         yield restore_heap(schema, owned, [source], f"{scratch}-h{at}")
         if not isinstance(source.handle, KeyGroupsStateHandle) or isinstance(
@@ -75,7 +76,7 @@ def rescaled(source: RestoreSource, schema: KeyedStateSchema, scratch: Path) -> 
 
 
 @pytest.mark.parametrize("fixture", FIXTURES)
-def test_every_strategy_keeps_them_and_every_backend_restores_them(fixture: str, tmp_path: Path) -> None:
+def test_every_strategy_keeps_windows_and_timers_and_every_backend_restores_them(fixture: str, tmp_path: Path) -> None:
     chain, number = CheckpointChain(tmp_path / "storage"), 0
     for index, part in enumerate(opened(fixture).each_operator()):
         expected = entries_of_snapshot(part, tmp_path)
@@ -98,8 +99,8 @@ def test_every_strategy_keeps_them_and_every_backend_restores_them(fixture: str,
         rocksdb.close()
 
 
-def test_timers_that_nobody_wants_are_left_only_if_there_are_none() -> None:
-    """Flink registers a job's timers whether it sets any or not; those that are set are never lost silently."""
+def test_timer_states_are_dropped_only_if_they_have_no_timers() -> None:
+    """Flink registers a job's timers whether it sets any or not; existing timers are never lost silently."""
     for fixture, refused in (("kinds-rocksdb-canonical-p1", False), ("timers-rocksdb-canonical", True)):
         (metadata,) = (ROOT / "1.20.5" / fixture).rglob("_metadata")
         (part,) = open_checkpoint(str(metadata.parent)).each_operator()

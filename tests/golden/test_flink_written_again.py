@@ -37,7 +37,7 @@ def contents(part: Checkpoint) -> dict[str, list[tuple[bytes, bytes]]]:
 
 
 def exported(part: Checkpoint, state: str) -> list[str]:
-    """Without the operator's name, which metadata of version 3 does not have."""
+    """Return the exported lines without the operator's name, which metadata of version 3 do not have."""
     return sorted(line.partition('"state":')[2] for line in export_lines(part, state))
 
 
@@ -50,7 +50,7 @@ def header_of(part: Checkpoint) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("fixture", FIXTURES)
 @pytest.mark.parametrize("compressed", [False, True])
-def test_written_again_it_holds_the_same(fixture: str, compressed: bool, tmp_path: Path) -> None:
+def test_a_savepoint_that_is_written_anew_has_the_same_entries(fixture: str, compressed: bool, tmp_path: Path) -> None:
     source, changes, in_columns = opened(fixture), {}, 0
     for part in source.each_operator():
         put = {}
@@ -63,7 +63,7 @@ def test_written_again_it_holds_the_same(fixture: str, compressed: bool, tmp_pat
                 put[descriptor] = part.to_arrow(descriptor.name)
                 in_columns += len(put[descriptor])
             except UnsupportedError:
-                continue  # its entries go over as they are
+                continue  # Its entries are copied as they are.
         rule = FieldsHash(("id", "name"), start=0) if "pojo" in fixture else None
         changes[part.keyed_operator().operator_id.hex()] = OperatorChange(put=put, key_hash=rule)
     try:
@@ -77,7 +77,7 @@ def test_written_again_it_holds_the_same(fixture: str, compressed: bool, tmp_pat
         before, after = contents(part), contents(other)
         assert before.keys() == after.keys()
         for state in [name for name, entries in before.items() if entries != after[name]]:
-            # Flink has more than one form for some numbers, and a flag more for a null map value on the heap.
+            # Flink has more than one form for some numbers, and an additional flag for a null map value on the heap.
             assert [key for key, _ in before[state]] == [key for key, _ in after[state]]
             assert exported(other, state) == exported(part, state)
         assert other.schema() == part.schema()
@@ -87,12 +87,12 @@ def test_written_again_it_holds_the_same(fixture: str, compressed: bool, tmp_pat
     assert in_columns or not any("kg" in line for line in lines)
 
 
-def test_the_fixtures_are_there() -> None:
+def test_the_fixtures_exist() -> None:
     assert len(FIXTURES) >= 41
 
 
 @pytest.mark.parametrize("fixture", ["1.20.5/kinds-hashmap-canonical-p4-files", "1.20.5/opstate-canonical-p2"])
-def test_carried_over_whole_its_files_have_the_same_bytes(fixture: str, tmp_path: Path) -> None:
+def test_an_unchanged_rewrite_has_files_with_the_same_bytes(fixture: str, tmp_path: Path) -> None:
     source = opened(fixture)
     again = open_checkpoint(rewrite(source, NewSavepoint(str(tmp_path), "again")))
     before, after = source.streams(), again.streams()

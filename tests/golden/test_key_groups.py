@@ -32,7 +32,7 @@ FIXTURES = [
 
 
 @pytest.mark.parametrize(("fixture", "word", "text", "count"), FIXTURES)
-def test_key_groups_of_flink(fixture: str, word: str, text: str, count: int) -> None:
+def test_every_key_is_in_the_key_group_that_flink_chose(fixture: str, word: str, text: str, count: int) -> None:
     about = json.loads((FLINK / fixture / "about.json").read_text())
     lines = [json.loads(line) for line in (FLINK / fixture / "truth.jsonl").read_text().splitlines()]
     keys_read = {json.dumps(e["key"]): (e["key"], e["kg"]) for e in lines if "kg" in e and e["key"]["type"] == word}
@@ -44,7 +44,7 @@ def test_key_groups_of_flink(fixture: str, word: str, text: str, count: int) -> 
 
 
 def plain(typed: dict) -> reference.Plain:
-    """A typed value of truth.jsonl as the plain value of the reference codecs."""
+    """Return a typed value of truth.jsonl as the plain value of the reference codecs."""
     if typed["type"] == "double":
         return np.frombuffer(bytes.fromhex(typed["bits"]), ">f8").item()
     if typed["type"] == "localdate":
@@ -54,9 +54,8 @@ def plain(typed: dict) -> reference.Plain:
     return typed.get("v")
 
 
-def test_murmur_vectors() -> None:
-    """Key groups of hashes whose murmur is known. With 2**31 - 1 key groups the whole murmur shows, with 32768 its low
-    bits."""
+def test_key_groups_follow_from_known_murmur_hashes() -> None:
+    """The murmur hashes are known. With 2**31 - 1 key groups the whole hash is visible, with 32768 its low bits."""
     murmurs = {0: 593689054, 1: 68075478, -1: 1982413648, 42: 1134849565, 2**31 - 1: 1653689534, -(2**31): 1718298732}
     hashes = np.array(list(murmurs), np.int32)
     for max_parallelism in (2**31 - 1, 32768, 128):
@@ -67,12 +66,14 @@ def test_murmur_vectors() -> None:
 @pytest.mark.parametrize(
     ("text", "value", "hash_code", "group"), [("long", 42, 42, 29), ("string", "hello", 99162322, 35)]
 )
-def test_known_keys(text: str, value: reference.Plain, hash_code: int, group: int) -> None:
+def test_known_keys_have_these_hash_codes_and_key_groups(
+    text: str, value: reference.Plain, hash_code: int, group: int
+) -> None:
     type_: StateType = parse_type(text)
     keys = pa.array([value], codec_of(type_).arrow_type)
     assert codec_of(type_).java_hash(keys).tolist() == [hash_code]
     assert key_groups(KeyedStateSchema(type_, 128, ()), keys).tolist() == [group]
 
 
-def test_ranges_of_three_subtasks() -> None:
+def test_three_subtasks_have_these_key_group_ranges() -> None:
     assert [str(r) for r in subtask_ranges(3, 128)] == ["0-42", "43-85", "86-127"]

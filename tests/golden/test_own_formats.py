@@ -36,7 +36,7 @@ def test_the_present_version_writes_the_same_bytes(name: str, tmp_path: Path) ->
         assert (tmp_path / name / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_what_is_no_checkpoint() -> None:
+def test_files_other_than_checkpoints_have_the_same_bytes() -> None:
     for name, made in SINGLE.items():
         assert made() == (OWN / present() / name).read_bytes()
     for version in VERSIONS:

@@ -48,7 +48,7 @@ PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 def client() -> tuple[TestClient, list[str]]:
-    """Signed in as an administrator; and the routes."""
+    """Return a client that is signed in as an administrator, and the routes."""
     import_all_models()
     Base.metadata.create_all(engine)
     create_auth_manager()
@@ -67,9 +67,10 @@ def addresses(routes: list[str], trick: str) -> Iterator[tuple[str, str]]:
 
 
 def ask(jail: Jail, statuses: Counter[int]) -> None:
-    """Only the id of a run is any text, and the answer may be that no run of that id began a checkpoint."""
+    """Send a request to a route. Only the id of a run may be any text, and the answer may be that no run of that id
+    began a checkpoint."""
     asked, routes = client()
-    asked.get("/api/pipelines")  # what is imported late is imported now
+    asked.get("/api/pipelines")  # Modules that are imported late are imported now.
     for trick in tricks(jail.outside):
         for part, address in addresses(routes, trick):
             answer: list[Any] = []

@@ -1,5 +1,6 @@
-"""Inputs that somebody made to do harm: names and paths, headers and lengths, bombs, wrong types, code, files that are
-none. Every one of them has to be refused with a typed error; see :mod:`jail` for how that is watched."""
+"""Inputs that are made to do harm: names and paths, headers and lengths, decompression bombs, wrong types, code,
+files that are none. Every one of them has to be refused with a typed error; see :mod:`jail` for how that is
+watched."""
 
 import json
 import os
@@ -36,16 +37,16 @@ from statelib.wire.checksum import crc32c
 ID = b"\x07" * 16
 GROUPS = KeyGroupRange(0, 0)
 SECRET = "secret-canary"
-"""What the file outside the root holds; it must never come out."""
+"""The content of the file outside the root, which must never be shown."""
 
 
 SCHEMA = KeyedStateSchema(LONG, 128, (StateDescriptor("count", StateKind.VALUE, LONG),))
 PACKED = encode_header(SCHEMA, compressed=True)
-"""The header in front of compressed key groups."""
+"""A header in front of compressed key groups."""
 
 
 class Payload:
-    """Unpickled, it leaves a mark."""
+    """An object that leaves a mark when it is unpickled."""
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
@@ -55,7 +56,7 @@ class Payload:
 
 
 def tricks(outside: Path) -> list[str]:
-    """Names and paths that lead elsewhere, or look as if."""
+    """Return names and paths that lead elsewhere, or seem to."""
     secret = str(outside / "secret")
     return [
         "..", ".", "", "/", "//", "../x", "../../secret", "a/../../secret", "a/b", "a//b", "./a", "a/.", "a/..",
@@ -72,7 +73,7 @@ def tricks(outside: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Files:
-    """A snapshot that lies in ``directory`` once :meth:`write` was called."""
+    """A snapshot that exists in ``directory`` once :meth:`write` was called."""
 
     metadata: bytes
     others: tuple[tuple[str, bytes], ...] = ()
@@ -87,7 +88,7 @@ class Files:
 
 
 def of_streams(*streams: StreamStateHandle, parallelism: int = 1) -> bytes:
-    """A ``_metadata`` like Flink's, whose one operator has canonical state in these."""
+    """Return a ``_metadata`` like Flink's, whose only operator has canonical state in these streams."""
     subtasks = tuple(
         (index, OperatorSubtaskState(KeyGroupsSavepointStateHandle(GROUPS, (len(PACKED),), stream)))
         for index, stream in enumerate(streams)
@@ -96,7 +97,7 @@ def of_streams(*streams: StreamStateHandle, parallelism: int = 1) -> bytes:
 
 
 def of_database(*files: tuple[str, StreamStateHandle]) -> bytes:
-    """A ``_metadata`` like Flink's, with RocksDB's files under these names."""
+    """Return a ``_metadata`` like Flink's, with RocksDB's files under these names."""
     meta = ByteStreamStateHandle("meta", encode_header(SCHEMA, compressed=False))
     uid = "00000000-0000-0000-0000-000000000000"
     handle = IncrementalRemoteKeyedStateHandle(1, uid, GROUPS, 0, meta, (), files, "id")
@@ -105,7 +106,7 @@ def of_database(*files: tuple[str, StreamStateHandle]) -> bytes:
 
 
 def foreign_handles(outside: Path) -> Iterator[tuple[str, Files]]:
-    """Handles that lead elsewhere, in a ``_metadata`` that is otherwise right."""
+    """Yield handles that lead elsewhere, in a ``_metadata`` that is otherwise right."""
     for number, trick in enumerate(tricks(outside)):
         try:
             segment = SegmentFileStateHandle(trick, 0, 13, SegmentScope.SHARED, "id")
@@ -122,7 +123,7 @@ LENGTHS = (-1, -(2**31), 2**31 - 1, 2**30, 1 << 24, 65535, 0, 1)
 
 
 def headers(good: bytes) -> Iterator[tuple[str, Files]]:
-    """Counts and lengths that no file of this size can hold."""
+    """Yield counts and lengths that no file of this size can contain."""
     flink = of_streams(ByteStreamStateHandle("s", b"x" * 40))
     for at in range(8, min(len(flink) - 4, 120), 8):
         for length in LENGTHS[:5]:
@@ -136,7 +137,7 @@ def headers(good: bytes) -> Iterator[tuple[str, Files]]:
 
 
 def bombs() -> Iterator[tuple[str, Files]]:
-    """A few bytes that say they are many."""
+    """Yield a few bytes that claim to be many."""
     zeros = bytes(8 << 20)
     snappy = bytes(cramjam.snappy.compress(zeros))
     packed = {
@@ -156,7 +157,7 @@ def bombs() -> Iterator[tuple[str, Files]]:
 
 
 def bodies(metadata: CheckpointMetadata, manifest: CheckpointManifest, outside: Path) -> Iterator[tuple[str, Files]]:
-    """Manifests with right checksums and wrong content: types, depth, sizes, paths."""
+    """Yield manifests with right checksums and wrong content: types, depth, sizes, paths."""
     flink, good = encode_metadata(metadata), manifest_to_json(manifest)
     odd: tuple[object, ...] = (None, -1, 2**70, "x", [], {}, 1.5, True, "../../secret", str(outside / "secret"))
     for key in sorted(good):
@@ -175,13 +176,14 @@ def bodies(metadata: CheckpointMetadata, manifest: CheckpointManifest, outside: 
 
 
 def with_body(flink: bytes, body: bytes) -> bytes:
-    """A whole ``_metadata`` whose manifest has this body, checksums right."""
+    """Return a complete ``_metadata`` whose manifest has this body, with right checksums."""
     data = flink + b"STATELIB" + struct.pack(">II", 1, len(body)) + body
     return data + struct.pack(">II", crc32c(data), 32 + len(body)) + b"BILETATS"
 
 
 def code(outside: Path) -> Iterator[tuple[str, Files]]:
-    """Pickles and Java objects wherever a serializer might look for one, and RocksDB's neighbour that unpickles."""
+    """Yield pickles and Java objects in every place where a serializer might read one, and a file beside RocksDB's
+    that a library unpickles."""
     for protocol in range(6):
         bomb = pickle.dumps(Payload(str(outside / "mark")), protocol)
         yield f"pickle {protocol} as _metadata", Files(bomb)
@@ -201,7 +203,7 @@ def code(outside: Path) -> Iterator[tuple[str, Files]]:
 
 
 def options(outside: Path) -> bytes:
-    """RocksDB's options, that would have it write elsewhere."""
+    """Yield options that would make RocksDB write elsewhere."""
     return (
         "[Version]\nrocksdb_version=9.9.3\noptions_file_version=1.1\n[DBOptions]\ncreate_if_missing=true\n"
         f"db_log_dir={outside}/mark\nwal_dir={outside}/mark\n[CFOptions \"default\"]\n"
@@ -210,7 +212,7 @@ def options(outside: Path) -> bytes:
 
 
 def not_files(outside: Path) -> Iterator[tuple[str, Files]]:
-    """In place of a data file, and of ``_metadata`` itself: links, FIFOs, devices, sockets, directories."""
+    """Yield links, FIFOs, devices, sockets and directories in place of a data file, and of ``_metadata`` itself."""
     kinds: dict[str, Callable[[Path], None]] = {
         "symlink": lambda path: path.symlink_to(outside / "secret"),
         "link to a directory": lambda path: path.symlink_to(outside),
@@ -231,7 +233,7 @@ def _made(make: Callable[[Path], None], name: str, directory: Path) -> None:
 
 
 def snapshots(own: bytes, outside: Path) -> Iterator[tuple[str, Files]]:
-    """All hostile snapshots. ``own``: a ``_metadata`` of statelib's."""
+    """Yield all hostile snapshots. ``own``: a ``_metadata`` of statelib."""
     metadata, manifest = read_checkpoint_file(own)
     assert manifest is not None
     yield from foreign_handles(outside)

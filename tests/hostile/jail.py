@@ -42,7 +42,7 @@ UID = "00000000-0000-0000-0000-000000000000"
 
 
 class Watch:
-    """``seen``: what happened that must not, since it was last emptied."""
+    """A watch over the process. ``seen``: the forbidden events since it was last emptied."""
 
     def __init__(self, outside: Path) -> None:
         self.forbidden = (str(outside), "/etc/passwd", "/proc/self/environ", "/dev/zero", "/dev/stdin")
@@ -67,7 +67,8 @@ class Watch:
 
 
 class Jail:
-    """``root``: where snapshots are written and read; ``outside`` is beside it, and nothing may get there."""
+    """A jail for hostile input. ``root``: the directory where snapshots are written and read; ``outside`` is beside
+    it, and nothing may be written there."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.outside = root / "inside", root / "outside"
@@ -133,7 +134,7 @@ class Jail:
             root = self.deployment.storage_root
             self.try_it("storage", name, partial(FileSystemCheckpointStorage, root, PipelineName(trick)))
             if "\ud800" in trick or "\0" in trick:
-                continue  # no shell could hand it in
+                continue  # No shell could pass it.
             for words in (("checkpoints", "list", "-p"), ("checkpoints", "show"), ("gc", "-p")):
                 self.try_it("command line", name, partial(self.command, *words, trick))
 
@@ -175,7 +176,7 @@ def main(root: str, share: str) -> None:
     pa.set_cpu_count(1)
     signal.signal(signal.SIGVTALRM, _hang)
     jail = Jail(Path(root))
-    jail.command("pipelines", "list")  # what is imported late is imported now
+    jail.command("pipelines", "list")  # Modules that are imported late are imported now.
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     limit_memory()
     jail.names()

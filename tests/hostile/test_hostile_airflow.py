@@ -13,9 +13,10 @@ from tests.support.figures import record
 from tests.support.worlds import CHECKOUT
 
 FREE_TEXT = {"savepoint.note", "verify.pipeline"}
-"""A note is shown as text; a pipeline to verify is looked up, and refused by the flow."""
+"""Fields of free text: a note is shown as text; the name of a pipeline to verify is checked and refused by the
+flow."""
 PATHS = {"savepoint.target", "restore.checkpoint"}
-"""Absolute paths may be meant: nothing else gets through."""
+"""Fields of paths: absolute paths are allowed, and nothing else is accepted."""
 
 
 @pytest.mark.timeout(600)

@@ -17,7 +17,7 @@ ONLY_TOURS = "tom"
 
 
 class FencedAuthManager(SimpleAuthManager):
-    """Airflow's own, but one of its users has rights on the DAGs of one pipeline only."""
+    """Airflow's own auth manager, except that one of its users has rights on the DAGs of one pipeline only."""
 
     def is_authorized_dag(self, *, user: SimpleAuthManagerUser, details: DagDetails | None = None, **rest: Any) -> bool:
         other = details is not None and details.id is not None and not details.id.startswith("tours.")

@@ -9,7 +9,7 @@ WAKE = pa.scalar(60 * 3_600_000, pa.duration("ms"))
 
 
 def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Count the events of a user, and ask to be woken 60 hours after each."""
+    """Count the events of a user, and set a timer 60 hours after each."""
     result = events.group_by("user").aggregate([("t", "count")])
     new = result["t_count"].take(pc.index_in(state["user"], value_set=result["user"].combine_chunks()))
     rows = state.set_column(state.column_names.index("seen"), "seen", pc.add(pc.fill_null(state["seen"], 0), new))
@@ -18,7 +18,7 @@ def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def on_timer(timers: pa.Table, state: pa.Table, operator: OperatorStateBackend) -> pa.Table:
-    """Say who is gone: whose state has expired by then."""
+    """Record the users whose state has expired by then."""
     gone = state.filter(pc.is_null(state["seen"]))
     operator.list_state("gone").add_all(gone["user"].to_pylist())
     return state.slice(0, 0)

@@ -16,7 +16,7 @@ def flights() -> pl.DataFrame:
 
 @pytest.fixture(scope="session")
 def data(flights: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first ten days of flights, as the pipelines expect them."""
+    """Return the directory with the first ten days of flights, as the pipelines expect them."""
     root = tmp_path_factory.mktemp("data")
     write_days(flights.filter(pl.col("time_hour") < datetime(2013, 1, 11, tzinfo=UTC)), root / "flights")
     return root

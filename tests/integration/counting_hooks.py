@@ -7,7 +7,7 @@ from statelib.functions.hooks import SnapshotContext
 
 
 def initialize_state(context: SnapshotContext, operator: OperatorStateBackend) -> None:
-    """Make one count of those that rescaling brought together."""
+    """Add up the counts that rescaling brought together."""
     snapshots = operator.list_state("snapshots")
     counted = snapshots.get()
     assert context.restored or not counted
@@ -25,7 +25,7 @@ def snapshot_state(context: SnapshotContext, operator: OperatorStateBackend) -> 
 
 
 def update(events: pa.Table, state: pa.Table, operator: OperatorStateBackend) -> pa.Table:
-    """Keep an event of each shop, and leave the number of events to the hook."""
+    """Store one event per shop; the hook stores the number of events."""
     operator.list_state("events").add(len(events))
     return pa.table({"shop": state["shop"], "n": [1] * len(state)})
 

@@ -19,8 +19,8 @@ def savepoint(fixture: str) -> Path:
 
 
 def write_several_operators(directory: Path, readable: bool = False) -> None:
-    """A savepoint of operators 01abab... to 04abab...: keys of long and string, a serializer that nobody knows
-    (not if ``readable``), and no keyed state."""
+    """Write a savepoint with the operators 01abab... to 04abab...: keys of type long and string, an unknown
+    serializer (not if ``readable``), and no keyed state."""
     long, string = _keyed("keys-long-hashmap-canonical"), _keyed("keys-string-hashmap-canonical")
     sources = [long, string, *([] if readable else [_unknown(long)]), replace(long, subtasks=())]
     operators = tuple(replace(o, operator_id=bytes([i]) + b"\xab" * 15) for i, o in enumerate(sources, start=1))

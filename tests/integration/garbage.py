@@ -33,12 +33,12 @@ checkpoint: {inline_threshold_bytes: 1, retain: {count: 2}}
 
 
 class KillError(BaseException):
-    """Ends a process as SIGKILL would: nobody catches it."""
+    """An error that ends a process as SIGKILL would: no code catches it."""
 
 
 @dataclass
 class Killer:
-    """Called with the name of each point, ends everything at the ``at``-th call."""
+    """A function that is called with the name of each crash point, and raises KillError at the ``at``-th call."""
 
     at: int
     seen: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Killer:
 
 @dataclass(frozen=True)
 class FailingRemover(PlacedRemover):
-    """A storage whose ``fail_at``-th removal fails, before or after it happened."""
+    """A storage whose ``fail_at``-th removal fails, before or after the removal."""
 
     fail_at: int
     applied: bool
@@ -115,13 +115,13 @@ def save(deployment: Deployment, key: str, target: str | None = None) -> int:
 
 
 def stored(deployment: Deployment) -> set[str]:
-    """The URIs of all files below the storage's root, temporary ones included."""
+    """Return the URIs of all files below the storage's root, temporary ones included."""
     root = deployment.root_uri()
     return {f"{root}/{file.path}" for file in deployment.remover().list_files(root)}
 
 
 def needed(deployment: Deployment) -> set[str]:
-    """Files of living rows, and the metadata of completed and pending checkpoints, below the root."""
+    """Return the files of living rows, and the metadata of completed and pending checkpoints, below the root."""
     engine = create_engine(deployment.catalog_url)
     with engine.connect() as connection:
         files = connection.execute(select(FILE.c.file_id).where(FILE.c.state == "LIVE")).scalars().all()
@@ -132,14 +132,15 @@ def needed(deployment: Deployment) -> set[str]:
 
 
 def directories(deployment: Deployment) -> set[str]:
-    """Names of the directories of checkpoints and savepoints; on object storages of the objects that stand for them."""
+    """Return the names of the directories of checkpoints and savepoints; on object storages those of the objects in
+    their place."""
     root, remover = deployment.root_uri(), deployment.remover()
     below = (remover.list_directories(parent) for parent in remover.list_directories(root))
     return {uri.rpartition("/")[2] for parent in below for uri in parent}
 
 
 def put_file(deployment: Deployment, path: str, text: str) -> str:
-    """Put a file below the storage's root, as somebody else may do; returns its URI."""
+    """Put a file below the storage's root, as somebody else may do, and return its URI."""
     uri = f"{deployment.root_uri()}/{path}"
     put_bytes(uri, text.encode())
     return uri

@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (a table: one fault a line)
+# ruff: noqa: E501 (a table: one fault per line)
 """Ways to damage a checkpoint, and the expected results of the gate: the table of docs/gate.md."""
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,8 @@ FOURTH = CheckpointId(4)
 
 
 def visits(names: Sequence[str], *, best: float | None = 1.0, price: float = 5.0, words: int = 1) -> pa.Table:
-    """One event a guest; the stars of a guest follow from the name, so that they are spread the same way every day."""
+    """Return one event per guest. The stars of a guest follow from the name, so that they are distributed the same
+    way every day."""
     stars = [None if best is None else best * (sum(name.encode()) % 17) for name in names]
     types = {"stars": pa.float64(), "price": pa.float64()}
     columns = {
@@ -68,7 +69,7 @@ def visits(names: Sequence[str], *, best: float | None = 1.0, price: float = 5.0
 
 
 def _text(name: str, words: int) -> str:
-    """Nothing that could be compressed; more words are the greater text."""
+    """Return a text that cannot be compressed; more words give the greater text."""
     return f"{words}{''.join(sha256(f'{name} {n}'.encode()).hexdigest() for n in range(words))}"
 
 
@@ -77,7 +78,7 @@ def regulars(first: int = 0, last: int = GUESTS) -> list[str]:
 
 
 def three_days(root: Path, text: str = RATINGS) -> Deployment:
-    """The pipeline with three checkpoints, every guest once a day."""
+    """Return a deployment whose pipeline has three checkpoints, with every guest once per day."""
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     (pipelines / "ratings.yaml").write_text(text)
@@ -90,8 +91,8 @@ def three_days(root: Path, text: str = RATINGS) -> Deployment:
 def fourth_day(
     deployment: Deployment, events: pa.Table | None = None, interval: DataInterval | None = None
 ) -> CheckpointId:
-    """The snapshot of a fourth day, not judged yet. An ``interval`` of one's own is begun past the flow that would
-    refuse it, as a coordinator with a bug would."""
+    """Take the snapshot of a fourth day, which is not judged yet. Another ``interval`` is begun without the flow
+    that would refuse it, as a coordinator with a bug would."""
     pipeline = deployment.pipeline(NAME)
     if interval is None:
         number = begin(deployment, pipeline, day(4), "test").checkpoint_id
@@ -112,8 +113,8 @@ Spoil = Callable[[Deployment], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """``spoil`` makes the fourth checkpoint with the fault; ``check``: group and name of the only check that must not
-    hold, None if all must; ``severity``: what follows."""
+    """A fault and its expected result. ``spoil`` makes the fourth checkpoint with the fault; ``check``: group and
+    name of the only check that must fail, None if all must pass; ``severity``: the consequence."""
 
     name: str
     spoil: Spoil
@@ -157,7 +158,7 @@ Forge = Callable[[CheckpointMetadata, CheckpointManifest], tuple[CheckpointMetad
 
 
 def _forged(forge: Forge) -> Spoil:
-    """A checkpoint whose ``_metadata`` says something else, with all of its own checksums right."""
+    """Make a checkpoint whose ``_metadata`` has other content, with all of its own checksums right."""
 
     def spoil(deployment: Deployment) -> None:
         fourth_day(deployment)
@@ -194,7 +195,8 @@ def _other_epoch(
 
 
 def _move_first_group(by: int) -> Forge:
-    """The second subtask's handle begins a key group later (+1: nobody has it), or earlier (-1: two have it)."""
+    """Let the second subtask's handle begin one key group later (+1: no handle has it), or earlier (-1: two have
+    it)."""
 
     def forge(
         metadata: CheckpointMetadata, manifest: CheckpointManifest
@@ -214,7 +216,8 @@ def _move_first_group(by: int) -> Forge:
 def _cut_operator_state(
     metadata: CheckpointMetadata, manifest: CheckpointManifest
 ) -> tuple[CheckpointMetadata, CheckpointManifest]:
-    """The stream of the operator state ends in the middle of its header: no checksum of a file tells, it is inline."""
+    """Let the stream of the operator state end in the middle of its header. It is inline, so no checksum of a file
+    shows it."""
     (operator,) = metadata.operators
     (number, state), *rest = operator.subtasks
     assert state.operator is not None

@@ -12,7 +12,7 @@ LOOPBACK = ("127.", "::1", "localhost", "/", "\0")
 
 
 def listen() -> None:
-    """Note every look-up and connection, from before the first import."""
+    """Record every name look-up and connection, from before the first import."""
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"):

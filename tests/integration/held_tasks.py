@@ -1,8 +1,7 @@
-"""A user function that makes Spark's task attempts slow: in whose processes those wait that are to be held, once they
-have written their snapshot and before they acknowledge it.
+"""A user function that makes Spark's task attempts slow: chosen attempts wait in their processes, once they have
+written their snapshot and before they acknowledge it.
 
-Executors import it; what is held, and who came there, are files of the directory that ``HELD_TASKS`` names.
-"""
+Executors import it; what is held, and who came there, are files of the directory that ``HELD_TASKS`` names."""
 
 import json
 import os
@@ -25,7 +24,7 @@ POINT = "subtask: snapshot taken"
 
 
 def update(events: pa.Table, state: pa.Table) -> pa.Table:
-    """Count the events of each shop. From now on this process tells of attempts and holds them."""
+    """Count the events of each shop. From now on this process reports its attempts and makes them wait."""
     if _reached not in crash_points.armed:
         crash_points.armed.append(_reached)
     result = events.group_by("shop").aggregate([("item", "count")])
@@ -66,7 +65,8 @@ def _first_free(directory: Path, attempt: str, came: dict[str, str | int]) -> Pa
 
 @dataclass(frozen=True)
 class Came:
-    """A task attempt that has written its snapshot: Spark's id of it, its executor's and that one's process id."""
+    """A task attempt that has written its snapshot: Spark's id of the attempt, the id of its executor, and the
+    executor's process id."""
 
     task: int
     executor: str
@@ -75,15 +75,15 @@ class Came:
 
 @dataclass(frozen=True)
 class Held:
-    """The test's side of the directory. An attempt is called ``<subtask>-<Spark's number of the attempt>-<n>``: a copy
-    or a retry of a task has another number, but in a stage that is run once more they begin at 0 again, so the n-th of
-    the same number is meant, from 0."""
+    """The test's side of the directory. The name of an attempt is ``<subtask>-<Spark's number of the attempt>-<n>``:
+    a copy or a retry of a task has another number, but in a stage that is run once more the numbers begin at 0
+    again, so ``n`` counts the attempts of the same number, from 0."""
 
     directory: Path
 
     @contextmanager
     def holding(self, *attempts: str) -> Iterator[None]:
-        """Whatever is still held goes on when the block ends."""
+        """Hold attempts until the block ends; then all of them continue."""
         for name in attempts:
             (self.directory / f"hold-{name}").touch()
         try:
@@ -96,7 +96,7 @@ class Held:
         (self.directory / f"hold-{name}").unlink(missing_ok=True)
 
     def came(self, name: str) -> Came | None:
-        """That attempt; None as long as it has not come."""
+        """Return the attempt, or None as long as it has not written its snapshot."""
         try:
             return Came(**json.loads((self.directory / name).read_text()))
         except FileNotFoundError:

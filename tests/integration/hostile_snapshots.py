@@ -24,7 +24,7 @@ def rewritten(directory: str, change: Change) -> None:
 
 
 def copied(directory: str, to: str, change: Change | None = None) -> str:
-    """Copy a snapshot that lies in one directory; returns the URI of the copy."""
+    """Copy a snapshot that lies in one directory, and return the URI of the copy."""
     target = PLACES.kind(to).normalised(to)
     for file in PLACES.kind(directory).list_files(directory):
         put_bytes(f"{target}/{file.path}", bytes_at(f"{directory}/{file.path}"))
@@ -34,7 +34,7 @@ def copied(directory: str, to: str, change: Change | None = None) -> str:
 
 
 def described(uri: str, named: str | None = None) -> FileRecord:
-    """A record that describes a file truly. ``named``: the path in the record, None: the file's URI."""
+    """Return a record that describes a file correctly. ``named``: the path in the record, None: the file's URI."""
     data = bytes_at(uri)
     checksums = content_hash(data)
     return FileRecord(named or uri, len(data), checksums.crc32c, 0, KeyGroupRange(0, 0), xxh3=checksums.xxh3)

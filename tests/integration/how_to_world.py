@@ -14,8 +14,8 @@ from statelib.model.checkpoint import DataInterval
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.storage.uris import local_path
+from tests.integration.document_steps import steps
 from tests.integration.foreign import savepoint as flink_savepoint
-from tests.integration.told_commands import steps
 from tests.support.worlds import CHECKOUT, publish_here
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,7 +30,7 @@ def pipeline_file() -> str:
 
 
 def six_days(root: Path) -> Deployment:
-    """Checkpoints 1 to 6, savepoint 7, and 8, of which a file was lost before it was checked."""
+    """Make the checkpoints 1 to 6, savepoint 7, and checkpoint 8, of which a file was lost before it was checked."""
     for name in ("pipelines", "data", "state", "reports", "scratch"):
         (root / name).mkdir()
     (root / "pipelines" / "customers.yaml").write_text(pipeline_file())
@@ -70,7 +70,7 @@ def _publish(deployment: Deployment, number: int, *, registers: bool = True) -> 
 
 
 def _lose_a_file(deployment: Deployment) -> None:
-    """A storage that loses what it said it has; the gate finds it, and the run ends as the DAG's does."""
+    """Remove a file that the storage has acknowledged. The gate detects it, and the run ends as the DAG's does."""
     pipeline = deployment.pipeline("customers")
     number = _publish(deployment, 7, registers=False)
     record = deployment.catalog().get(PipelineName("customers"), CheckpointId(number))

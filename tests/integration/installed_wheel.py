@@ -32,7 +32,8 @@ def build(target: str, directory: Path, source: Path = CHECKOUT) -> Path:
 
 
 def install(wheel: Path, directory: Path, extras: Sequence[str] = ()) -> Path:
-    """Make an environment with the wheel and what it requires with these extras; return its directory of programs."""
+    """Make an environment with the wheel and its requirements for these extras, and return its directory of
+    programs."""
     venv.create(directory, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(directory)}))
     chosen = required(wheel, extras)
@@ -45,7 +46,8 @@ def install(wheel: Path, directory: Path, extras: Sequence[str] = ()) -> Path:
 
 
 def required(wheel: Path, extras: Sequence[str]) -> dict[str, Distribution]:
-    """Return what the wheel requires, and what that requires, by name. Each version is within the range that asks."""
+    """Return the distributions that the wheel requires, directly or indirectly, by name. Assert that each version is
+    within the required range."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
         own = PathDistribution(zipfile.Path(archive, f"{metadata}/"))

@@ -20,7 +20,7 @@ def shops_of(model: bytes) -> set[str]:
 
 
 def initialize_state(context: SnapshotContext, operator: OperatorStateBackend) -> None:
-    """Make one model of those that rescaling brought together."""
+    """Merge the models that rescaling brought together."""
     models = operator.side_data("model").read_all()
     assert context.restored or not models
     if len(models) > 1 and context.parallelism == 1:
@@ -28,7 +28,7 @@ def initialize_state(context: SnapshotContext, operator: OperatorStateBackend) -
 
 
 def update(events: pa.Table, state: pa.Table, operator: OperatorStateBackend) -> pa.Table:
-    """Note per shop whether any model had seen it before, and learn the shops."""
+    """Record per shop whether any model contained it before, and add the shops to the model."""
     model, days = operator.side_data("model"), operator.side_data("days")
     seen = set[str]().union(*map(shops_of, model.read_all()))
     shops = state["shop"].to_pylist()

@@ -67,7 +67,7 @@ def http() -> Iterator[Posted]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     received = Posted(server.server_address[1])

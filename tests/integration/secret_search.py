@@ -15,7 +15,7 @@ def forms(secret: str) -> frozenset[bytes]:
 
 
 def _in_base64(data: bytes) -> Iterator[str]:
-    """The letters that depend on the secret alone, whatever stands before and after it."""
+    """Return the letters that depend on the secret alone, whatever text is before and after it."""
     for before in range(3):
         encoded = b64encode(bytes(before) + data).decode().rstrip("=")
         whole = (before + len(data)) * 8 // 6
@@ -23,7 +23,7 @@ def _in_base64(data: bytes) -> Iterator[str]:
 
 
 def found(secrets: Sequence[str], texts: Mapping[str, str | bytes]) -> list[str]:
-    """Names of the texts that hold one of the secrets in one of its forms."""
+    """Return the names of the texts that contain one of the secrets in one of its forms."""
     wanted = [form for secret in secrets for form in forms(secret)]
     as_bytes = {name: text.encode() if isinstance(text, str) else text for name, text in texts.items()}
     return [name for name, data in as_bytes.items() if any(form in data for form in wanted)]

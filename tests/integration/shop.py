@@ -36,7 +36,7 @@ parallelism: 2
 
 
 def sales(first: int) -> pa.Table:
-    """Six events of three shops."""
+    """Return six events of three shops."""
     numbers = range(first, first + 6)
     return pa.table(
         {
@@ -48,10 +48,10 @@ def sales(first: int) -> pa.Table:
 
 
 def open_shop(root: Path, storage_root: str = "") -> Deployment:
-    """A shop whose checkpoints lie in ``storage_root``, unless it is '' below ``root``.
+    """Return a deployment whose checkpoints lie in ``storage_root``, or below ``root`` if it is ''.
 
-    sales: 1 and 2 completed, 3 aborted, 4 a savepoint; restored to 1; 5 completed from 1, 6 pending.
-    tours: 1 completed."""
+    The pipeline sales: 1 and 2 completed, 3 aborted, 4 a savepoint; restored to 1; 5 completed from 1, 6 pending.
+    The pipeline tours: 1 completed."""
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     (pipelines / "sales.yaml").write_text(SALES)

@@ -29,7 +29,7 @@ def said(deployment: Deployment | None, *words: object, columns: int | None = No
 
 
 def refused(deployment: Deployment | None, *words: object, status: int = 2) -> str:
-    """The one line of a command that fails, without its hint; nothing but it is printed."""
+    """Return the only line of a command that fails, without its hint. Assert that nothing else is printed."""
     result = call(deployment, *words)
     assert (result.exit_code, result.stdout) == (status, "")
     first, *rest = result.stderr.splitlines()

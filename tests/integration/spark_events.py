@@ -10,7 +10,7 @@ Event = Mapping[str, Any]
 
 
 def settings(directory: Path) -> list[str]:
-    """Arguments of spark-submit by which the log is written there, as one plain file."""
+    """Return the arguments of spark-submit by which the log is written to this directory, as one plain file."""
     conf = {"enabled": "true", "dir": f"file://{directory}", "rolling.enabled": "false", "compress": "false"}
     return [argument for name, value in conf.items() for argument in ("--conf", f"spark.eventLog.{name}={value}")]
 
@@ -29,7 +29,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Told:
-    """Events in the order in which they happened."""
+    """The events of an application in the order in which they happened."""
 
     events: tuple[Event, ...]
 
@@ -43,16 +43,16 @@ class Told:
         return [_task(event) for event in self._all("TaskStart")]
 
     def succeeded(self) -> set[int]:
-        """Ids of the tasks that ended well."""
+        """Return the ids of the tasks that succeeded."""
         ended = self._all("TaskEnd")
         return {e["Task Info"]["Task ID"] for e in ended if e["Task End Reason"]["Reason"] == "Success"}
 
     def failures(self) -> set[str]:
-        """Why tasks ended that did not end well, in Spark's words."""
+        """Return the reasons of failed tasks, in Spark's words."""
         return {event["Task End Reason"]["Reason"] for event in self._all("TaskEnd")} - {"Success"}
 
     def stages(self, what: str = "Submitted") -> list[Event]:
-        """Every attempt at a stage, in the order in which they were submitted or completed."""
+        """Return every attempt at a stage, in the order in which they were submitted or completed."""
         return [event["Stage Info"] for event in self._all(f"Stage{what}")]
 
     def lost_executors(self) -> set[str]:

@@ -25,7 +25,8 @@ from tests.integration.shop import open_shop
 from tests.support.worlds import publish_here
 
 ROLES = {"nora": "", "vera": "viewer", "eddie": "user", "olga": "op", "ada": "admin", "tom": "user"}
-"""Users: without any right, viewer, editor, operator, administrator; Tom has rights on the DAGs of tours only."""
+"""The roles of the users: without any right, viewer, editor, operator, administrator; Tom has rights only on the
+DAGs of tours."""
 RUN = "manual__2013-01-05T00:00:00+00:00"
 QUARANTINED, REPORTED = 3, 7
 PATIENCE_S = 300.0
@@ -44,7 +45,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Server:
-    """``routes``: path and methods of each route of the page, from the app itself. ``tokens``: by user."""
+    """A running API server. ``routes``: path and methods of each route of the page, from the app itself. ``tokens``:
+    by user."""
 
     url: str
     routes: list[tuple[str, list[str]]]
@@ -53,8 +55,7 @@ class Server:
     def call(
         self, path: str, user: str | None = None, method: str = "GET", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send a request as a browser does in which ``user`` is signed in: with the session's cookie and nothing
-        else."""
+        """Send a request like a browser in which ``user`` is signed in: with the session's cookie and nothing else."""
         cookie = {"Cookie": f"_token={self.tokens[user]}"} if user else {}
         request = urllib.request.Request(self.url + path, method=method, headers={**cookie, **(headers or {})})
         try:
@@ -64,14 +65,15 @@ class Server:
             return Answer(error.code, dict(error.headers), error.read())
 
     def get(self, path: str, user: str | None = "vera") -> Any:
-        """JSON of the page's API."""
+        """Return the JSON answer of the page's API."""
         answer = self.call(f"/statelib/api/{path}", user)
         assert answer.status == 200, answer.body
         return answer.json
 
 
 def page_world(root: Path) -> Deployment:
-    """The shop, where besides 3 is quarantined, and 7 is a savepoint of a DAG run with a report and a verdict."""
+    """Return the shop's deployment, in which 3 is quarantined as well, and 7 is a savepoint of a DAG run with a
+    report and a verdict."""
     deployment = open_shop(root)
     pipeline = deployment.pipeline("sales")
     owner = f"sales.savepoint/{RUN}/begin/1"
@@ -111,7 +113,7 @@ def verdict_rows(run: int, passed: int) -> list[dict[str, object]]:
 
 @contextmanager
 def state_page(root: Path, deployment: Deployment) -> Iterator[Server]:
-    """The server, when it answers; its process is gone when the block ends."""
+    """Yield the server once it answers. Its process has ended when the block ends."""
     ports = free_ports()
     places = Places(work=root / "airflow")
     places.make_directories()

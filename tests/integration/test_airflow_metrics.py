@@ -69,7 +69,7 @@ EXPECTED = {metric.name for metric in METRICS}
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
-    """Two checkpoints that are complete."""
+    """Return a deployment with two completed checkpoints."""
     root = tmp_path_factory.mktemp("told")
     (root / "pipelines").mkdir()
     (root / "pipelines" / "sales.yaml").write_text(SALES)
@@ -82,7 +82,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
 
 
 def tell(places: Places, settings: Mapping[str, str]) -> str:
-    """Run the script in a process of its own and return what it prints."""
+    """Run the script in a process of its own and return its output."""
     env = environment(places, Ports()) | settings
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -98,7 +98,7 @@ def told_to_statsd(port: int) -> dict[str, str]:
     }
 
 
-def test_statsd_gets_every_metric_with_its_tags(places: Places) -> None:
+def test_statsd_receives_every_metric_with_its_tags(places: Places) -> None:
     with statsd() as received:
         tell(places, told_to_statsd(received.port))
     check_values(places, received)
@@ -140,7 +140,7 @@ def check_values(places: Places, received: StatsD) -> None:
         assert received.values(f"airflow.statelib.verify.{name}") == {"pipeline=sales": value}
 
 
-def test_otlp_gets_every_metric_with_its_tags(places: Places) -> None:
+def test_otlp_receives_every_metric_with_its_tags(places: Places) -> None:
     with http() as received:
         tell(
             places,
@@ -168,14 +168,14 @@ def points(received: Posted) -> dict[str, list[dict[str, str]]]:
     return attributes
 
 
-def test_nothing_is_sent_and_nothing_said_when_metrics_and_lineage_are_off(places: Places) -> None:
+def test_nothing_is_sent_or_logged_if_metrics_and_lineage_are_off(places: Places) -> None:
     with statsd() as received:
         output = tell(places, {"AIRFLOW__METRICS__STATSD_PORT": str(received.port)})
     assert received.lines == []
     assert "could not be emitted" not in output
 
 
-def test_a_receiver_that_is_gone_fails_nothing(places: Places) -> None:
+def test_an_unreachable_receiver_fails_nothing(places: Places) -> None:
     tell(
         places,
         {
@@ -188,7 +188,7 @@ def test_a_receiver_that_is_gone_fails_nothing(places: Places) -> None:
     )
 
 
-def test_the_command_line_tells_an_otlp_receiver(places: Places) -> None:
+def test_the_command_line_sends_metrics_to_an_otlp_receiver(places: Places) -> None:
     with http() as received:
         env = environment(places, Ports()) | {"OTEL_EXPORTER_OTLP_ENDPOINT": received.url}
         for command in (["gc"], ["orphans"], ["restore", "sales", "1", "--yes"]):
@@ -199,5 +199,5 @@ def test_the_command_line_tells_an_otlp_receiver(places: Places) -> None:
     assert all({"pipeline": "sales"} in attributes[name] for name in names)
 
 
-def test_kinds_are_told_apart() -> None:
+def test_every_kind_of_metric_is_tested() -> None:
     assert {metric.kind for metric in METRICS} == set(MetricKind)

@@ -22,12 +22,12 @@ from tests.integration.shop import environment, open_shop
 PASSWORD = "p@ss/1"
 DAY = timedelta(days=1)
 DAY_2 = datetime(2013, 1, 3, tzinfo=UTC)
-"""The end of the last interval that the shop's sales hold; tours end a day before."""
+"""The end of the last interval of the shop's sales; tours end a day before."""
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A deployment; Airflow is imported only below a home of its own."""
+    """Return a deployment. Airflow is imported only below a home of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW_HOME", str(tmp_path_factory.mktemp("home")))
         yield open_shop(tmp_path_factory.mktemp("shop"))
@@ -46,7 +46,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, **extra: str) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STATE", json.dumps(sent))
 
 
-def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
+def test_the_settings_of_the_hook_are_the_environment_and_then_the_connection(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk._shared.secrets_masker import redact
@@ -64,7 +64,7 @@ def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
     assert asyncio.run(StatelibHook().asettings()) == StatelibHook().settings()
 
 
-def test_the_hook_names_what_is_missing(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_names_missing_settings_and_pipelines(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.hooks import StatelibHook
 
@@ -77,7 +77,7 @@ def test_the_hook_names_what_is_missing(deployment: Deployment, monkeypatch: pyt
     assert StatelibHook().pipeline("sales").name == "sales"
 
 
-def test_a_spark_driver_gets_the_connections_settings_and_no_template_shows_them(
+def test_a_spark_driver_receives_the_connections_settings_and_no_template_shows_them(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from statelib_airflow.operators import CheckpointOperator
@@ -96,7 +96,7 @@ def test_a_spark_driver_gets_the_connections_settings_and_no_template_shows_them
     assert [outlet.uri for outlet in operator.outlets] == ["statelib://sales/state"]
 
 
-def test_a_checkpoint_is_given_up_by_the_last_try_only(
+def test_only_the_last_try_aborts_a_checkpoint(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """``spark-submit`` fails in every try. A retry supersedes the try before it, so that a run counts as one
@@ -122,10 +122,10 @@ def test_a_checkpoint_is_given_up_by_the_last_try_only(
     assert states == [(2, "PENDING", ""), (3, "ABORTED", "run r1: snapshot failed")]
 
 
-def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
+def test_a_failed_restore_releases_its_checkpoint(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """``spark-submit`` finds the checkpoint held, and fails. Everything else is as in Airflow."""
+    """``spark-submit`` finds that the checkpoint is held, and fails. Everything else is as in Airflow."""
     from airflow.sdk.exceptions import AirflowException
     from statelib_airflow.operators import RestoreOperator
 
@@ -153,7 +153,7 @@ def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
     assert own.catalog().cleanup.situation(sales).in_use == frozenset()
 
 
-def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(deployment: Deployment) -> None:
+def test_the_sensor_waits_for_events_up_to_a_time_or_for_a_new_checkpoint(deployment: Deployment) -> None:
     from statelib_airflow.sensors import CheckpointSensor
 
     head = deployment.catalog().get("sales", deployment.catalog().head("sales").head)
@@ -230,7 +230,7 @@ def context_of(exception: BaseException | None, checkpoint_id: int | None = 41) 
     return {"ti": instance, "exception": exception}
 
 
-def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(deployment: Deployment, sent: list[str]) -> None:
+def test_any_notifier_receives_pipeline_checkpoint_reason_and_hint(deployment: Deployment, sent: list[str]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.failures import failing_fast
     from statelib_airflow.notifications import StatelibNotifier
@@ -250,7 +250,7 @@ def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(deployment: Deplo
     ]
 
 
-def test_in_a_mail_the_reason_is_text_and_no_markup(deployment: Deployment, sent: list[str]) -> None:
+def test_the_reason_in_a_mail_is_text_without_markup(deployment: Deployment, sent: list[str]) -> None:
     from statelib_airflow.notifications import StatelibNotifier
 
     error = RuntimeError("shop <img src=x onerror=alert(1)> \x1b[2J\u202e& 'more'")
@@ -271,7 +271,7 @@ def test_in_a_mail_the_reason_is_text_and_no_markup(deployment: Deployment, sent
         (None, "Airflow ended the task"),
     ],
 )
-def test_the_reason_is_the_jobs_own_last_line_if_it_said_one(exception: BaseException | None, reason: str) -> None:
+def test_the_reason_is_the_last_line_of_the_job_if_it_printed_one(exception: BaseException | None, reason: str) -> None:
     from statelib_airflow.notifications import alert_of
 
     alert = alert_of("sales", context_of(exception, None))
@@ -279,8 +279,8 @@ def test_the_reason_is_the_jobs_own_last_line_if_it_said_one(exception: BaseExce
     assert alert.title == "statelib: sales, no checkpoint begun: register failed"
 
 
-def test_a_missed_deadline_is_told_too(deployment: Deployment, sent: list[str]) -> None:
-    """Airflow gives a deadline's callback no more than the run and the deadline, as JSON."""
+def test_a_missed_deadline_is_reported(deployment: Deployment, sent: list[str]) -> None:
+    """Airflow passes only the run and the deadline to a deadline's callback, as JSON."""
     from statelib_airflow.notifications import StatelibNotifier
 
     run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
@@ -292,7 +292,7 @@ def test_a_missed_deadline_is_told_too(deployment: Deployment, sent: list[str]) 
     assert "due by 2026-01-01T06:00:00Z and is running" in text
 
 
-def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(deployment: Deployment, sent: list[str]) -> None:
+def test_the_triggerer_of_airflow_3_1_reports_a_missed_deadline(deployment: Deployment, sent: list[str]) -> None:
     from statelib_airflow.notifications import StatelibNotifier
 
     run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
@@ -305,7 +305,7 @@ def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(deployment: D
     assert ["the run is late" in text for text in sent] == [True]
 
 
-def test_an_operator_cleans_up_and_another_verifies(deployment: Deployment, tmp_path: Path) -> None:
+def test_operators_clean_up_and_verify(deployment: Deployment, tmp_path: Path) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.operators import CleanupOperator, VerifyOperator
 

@@ -29,17 +29,18 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
-from tests.integration.told_by_airflow import Told, check_what_was_told, listening
+from tests.integration.airflow_reports import Told, check_what_was_told, listening
 from tests.support.worlds import CALM, publish_here
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
-"""One pipeline a test: they run in any order."""
+"""One pipeline per test, so that they run in any order."""
 MARKED = PipelineName("marked_failed")
 """A copy of :data:`ROUTES`."""
 WAITING = PipelineName("waiting")
-"""A copy of :data:`STREAKS` whose source says when it is ready: when :data:`UPSTREAM` has a new state, for one."""
+"""A copy of :data:`STREAKS` whose source has a rule for completeness, for example that :data:`UPSTREAM` has a new
+state."""
 UPSTREAM = PipelineName("upstream")
-"""A copy of :data:`ROUTES` that never runs: only the test speaks of its state."""
+"""A copy of :data:`ROUTES` that never runs: only the test reports a new state of it."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 600.0
 DAY_MS = 86_400_000
@@ -64,12 +65,12 @@ class World:
         return [r for r in self.records() if r.state is CheckpointState.COMPLETED]
 
     def wait(self, day: str, dag: str = DAG) -> Run:
-        """The run of a day, when it has ended."""
+        """Wait until the run of a day has ended, and return it."""
         run = next(r for r in self.client.runs(dag) if r.start and str(r.start.date()) == day)
         return self.client.wait_for_run(dag, run.run_id, PATIENCE_S)
 
     def trigger(self, dag: str, conf: Mapping[str, Any]) -> Run:
-        """A run by hand, when it has ended."""
+        """Trigger a manual run, wait until it has ended, and return it."""
         return self.client.wait_for_run(dag, self.client.trigger(dag, conf), PATIENCE_S)
 
     def succeed(self, run: Run) -> Run:
@@ -105,8 +106,10 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
             yield World(places, running, receivers)
 
 
-def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: World, flights: pl.DataFrame) -> None:
-    """One story, because starting Airflow is dear and each part needs the one before."""
+def test_three_days_are_completed_despite_a_dead_driver_a_cleared_run_and_a_lost_file(
+    world: World, flights: pl.DataFrame
+) -> None:
+    """This is one story, because starting Airflow takes long and each part needs the one before."""
     client = world.client
     client.backfill(DAG, "2013-01-01", "2013-01-02")
     kill(wait_for(lambda: driver(world, 2), "the Spark driver of checkpoint 2"))
@@ -147,7 +150,7 @@ def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: Worl
     assert asset_extra(client) == {"id": 4, "bytes": last.size_bytes, "keys": last.keys, "entries": last.entries}
 
 
-def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
+def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> None:
     client, dag = world.client, f"{STREAKS}.checkpoint"
     client.backfill(dag, "2013-01-01", "2013-01-02")
     for day in ("2013-01-01", "2013-01-02"):
@@ -194,13 +197,13 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     assert "data interval" in client.failed_log(manual)
 
 
-def test_a_run_that_is_marked_failed_ends_its_job_and_gives_its_checkpoint_up(world: World) -> None:
+def test_marking_a_run_as_failed_ends_its_job_and_aborts_its_checkpoint(world: World) -> None:
     client, dag, day = world.client, f"{MARKED}.checkpoint", "2013-01-01"
     client.backfill(dag, day, day)
     job = wait_for(lambda: driver(world, 1, MARKED), "the Spark driver of checkpoint 1")
     (run,) = client.runs(dag)
     client.fail(dag, run.run_id)
-    world.wait(day, dag)  # Airflow itself may call the run a success then: what was to register was skipped
+    world.wait(day, dag)  # Airflow itself may then call the run a success: the task that registers was skipped.
     assert client.task_states(dag, run.run_id)["snapshot"] == "failed"
     wait_for(lambda: None if job.is_running() else True, "end of the driver")
     wait_for(lambda: _states(world, MARKED) == [CheckpointState.ABORTED] or None, "end of checkpoint 1")
@@ -211,8 +214,9 @@ def test_a_run_that_is_marked_failed_ends_its_job_and_gives_its_checkpoint_up(wo
     assert _states(world, MARKED) == [CheckpointState.ABORTED, CheckpointState.COMPLETED]
 
 
-def test_a_run_waits_without_a_worker_until_its_source_is_ready(world: World) -> None:
-    """For a file, which the triggerer looks at, then for an asset, which the task looks at whenever it is woken."""
+def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World) -> None:
+    """The run waits for a file, which the triggerer checks, then for an asset, which the task checks whenever it is
+    woken."""
     client, dag, day = world.client, f"{WAITING}.checkpoint", "2013-01-01"
     client.backfill(dag, day, day)
     (run,) = wait_for(lambda: client.runs(dag) or None, "the run")
@@ -250,13 +254,14 @@ def _states(world: World, name: PipelineName) -> list[CheckpointState]:
 
 
 def _swept(world: World, name: PipelineName) -> bool | None:
-    """True when no file is left after a sweep: what a subtask acknowledged lies there until then."""
+    """Return whether no file is left after a sweep. Files that a subtask acknowledged exist until then."""
     orphans(world.deployment, name, dry_run=False, force=True)
     return None if any(p.is_file() for p in (world.places.state / name).rglob("*")) else True
 
 
-def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> None:
-    """A checkpoint that was published and given up, then the DAG twice: as scheduled, and told to delete."""
+def test_cleanup_reports_orphans_and_deletes_them_only_on_request(world: World) -> None:
+    """A checkpoint was published and aborted. Then the DAG runs twice: as scheduled, and with the parameter to
+    delete."""
     pipeline = world.deployment.pipeline(ROUTES).model_copy(update={"on_gap": "allow"})
     begun = begin(world.deployment, pipeline, DataInterval(23_148 * DAY_MS, 23_149 * DAY_MS), "test").checkpoint_id
     publish_here(world.deployment, pipeline, begun)
@@ -296,7 +301,7 @@ def assert_state(world: World, flights: pl.DataFrame, days: int) -> None:
 
 
 def published_file(world: World, number: int) -> Path | None:
-    """A data file of a checkpoint whose metadata is there; one that no other checkpoint shares."""
+    """Return a data file of a checkpoint whose metadata exists; no other checkpoint shares the file."""
     directory = world.places.state / NAME / f"chk-{number}"
     if not (directory / "_metadata").exists():
         return None
@@ -306,8 +311,8 @@ def published_file(world: World, number: int) -> Path | None:
 
 
 def driver(world: World, number: int, name: PipelineName = NAME) -> psutil.Process | None:
-    """The JVM that spark-submit became for a checkpoint of this world, once it runs our Python code. Tests that run
-    at the same time have drivers with the same pipeline's name and the same number."""
+    """Return the JVM that spark-submit started for a checkpoint of this world, once it runs our Python code. Tests
+    that run at the same time have drivers with the same pipeline name and the same number."""
     file = str(world.places.pipelines / f"{name}.yaml")
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []

@@ -67,7 +67,9 @@ def running(tmp_path_factory: pytest.TempPathFactory, flights: pl.DataFrame) -> 
             yield up
 
 
-def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAirflow, flights: pl.DataFrame) -> None:
+def test_a_day_with_wrong_data_is_undone_by_a_restore_repaired_and_replayed(
+    running: RunningAirflow, flights: pl.DataFrame
+) -> None:
     deployment, client = wiring.deployment(running.environment), running.client
     story = Story(client, print, NAME)
     output = tell(story, deployment, flights, days=DAYS, poisoned=POISONED, at_once=2)
@@ -93,7 +95,8 @@ def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAir
 
 
 def assert_late_runs_were_told_of(running: RunningAirflow) -> None:
-    """By Airflow's executor; where nobody else is to be told, to the callback's log."""
+    """Assert that late runs were reported: by Airflow's executor, and in the callback's log if no notifier is
+    configured."""
     logs = Path(running.environment["AIRFLOW__LOGGING__BASE_LOG_FOLDER"]) / "executor_callbacks"
     log_texts = [text for path in logs.rglob("*") if path.is_file() and "the run is late" in (text := path.read_text())]
     assert log_texts
@@ -112,7 +115,7 @@ def assert_a_rejected_plan_changes_nothing(running: RunningAirflow) -> None:
     assert deployment.catalog().head(NAME) == before
 
 
-def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow) -> None:
+def test_a_teams_own_dag_takes_checkpoints_and_savepoints_and_disposes_of_them(running: RunningAirflow) -> None:
     deployment, client = wiring.deployment(running.environment), running.client
     client.pause("example_own_dag", False)
     run = client.wait_for_run(
@@ -143,8 +146,8 @@ def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow)
 
 
 def assert_a_team_restores(running: RunningAirflow) -> None:
-    """A DAG of a team restores with an operator. A damaged checkpoint does not become the head and is not held any
-    longer; after it was repaired, it is restored."""
+    """Assert that a DAG of a team restores with an operator. A damaged checkpoint does not become the head and is
+    not held any longer; after it was repaired, it is restored."""
     deployment, client = wiring.deployment(running.environment), running.client
     directory = Path(deployment.root_uri().removeprefix("file:")) / STREAKS / "chk-1"
     damaged = min(p for p in directory.iterdir() if "-" in p.name)

@@ -26,7 +26,8 @@ from tests.support.worlds import checkpoint_of, day, new_deployment, publish_her
 STRATEGIES = {"heap": ("canonical", "full", "changelog"), "rocksdb": ("canonical", "full", "incremental", "changelog")}
 WAYS = tuple((backend, strategy) for backend, strategies in STRATEGIES.items() for strategy in strategies)
 NATIVE = {("heap", "full"), ("rocksdb", "full"), ("rocksdb", "incremental"), ("rocksdb", "changelog")}
-"""What the other backend cannot go on from: its materialised state is the backend's own form."""
+"""The strategies from which the other backend cannot continue: their materialised state is in the backend's own
+form."""
 
 Judge = Callable[[Deployment], object]
 JUDGES: dict[str, Judge] = {
@@ -70,7 +71,7 @@ def world(root: Path, way: tuple[str, str]) -> Deployment:
 
 @contextmanager
 def nothing_written(deployment: Deployment) -> Iterator[None]:
-    """Neither a file nor a row of a checkpoint."""
+    """Assert that neither a file nor a row of a checkpoint was written."""
 
     def found() -> tuple[list[Path], int]:
         return sorted(Path(deployment.storage_root).rglob("*")), len(deployment.catalog().list(PipelineName("sales")))
@@ -85,7 +86,7 @@ OTHERS = [(way, other) for way, other in product(WAYS, LATER) if way[0] != other
 
 
 @pytest.mark.parametrize(("way", "other"), OTHERS, ids="-".join)
-def test_every_way_in_judges_a_changed_backend_alike(
+def test_every_command_refuses_a_changed_backend_in_the_same_way(
     tmp_path: Path, way: tuple[str, str], other: tuple[str, str]
 ) -> None:
     deployment = world(tmp_path, way)
@@ -113,7 +114,7 @@ def test_every_way_in_judges_a_changed_backend_alike(
         assert call(deployment, "pipelines", "validate").exit_code == 0
 
 
-def test_the_way_that_the_hint_says(tmp_path: Path) -> None:
+def test_the_steps_of_the_hint_lead_to_the_new_backend(tmp_path: Path) -> None:
     deployment = world(tmp_path, ("rocksdb", "incremental"))
     saved = begin_savepoint(
         deployment, deployment.pipeline("sales"), format="canonical", target=None, note="", owner="test", key="k"
@@ -129,7 +130,7 @@ def test_the_way_that_the_hint_says(tmp_path: Path) -> None:
     assert continuation(deployment.pipeline("sales"), record).check().non_restored() == ()
 
 
-def test_state_of_a_former_name_is_judged_by_validation(tmp_path: Path) -> None:
+def test_validation_also_checks_the_state_of_a_former_name(tmp_path: Path) -> None:
     deployment = world(tmp_path, ("rocksdb", "full"))
     text = SALES.replace("name: sales", "name: revenue\nrenamed_from: [sales]")
     Path(deployment.pipelines_directory, "sales.yaml").write_text(text)

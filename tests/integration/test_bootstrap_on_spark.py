@@ -85,7 +85,7 @@ def held(opened: Checkpoint, uid: str, state: str, *columns: str) -> dict[object
     return dict(zip(keys, values, strict=True))
 
 
-def test_every_row_becomes_an_entry_where_its_key_belongs(spark: SparkSession, tables: Path) -> None:
+def test_every_row_becomes_an_entry_in_the_key_group_of_its_key(spark: SparkSession, tables: Path) -> None:
     done = run(spark, tables, described(tables))
     opened = open_checkpoint(done.directory)
     check_whole(opened.operators)
@@ -117,7 +117,7 @@ def test_every_row_becomes_an_entry_where_its_key_belongs(spark: SparkSession, t
     assert own["splits"].values.to_pylist() == [{"f0": n, "f1": n / 2} for n in range(300)]
 
 
-def test_a_state_of_a_snapshot_is_a_source_too(spark: SparkSession, tables: Path) -> None:
+def test_a_state_of_a_snapshot_can_be_the_source(spark: SparkSession, tables: Path) -> None:
     first = run(spark, tables, described(tables))
     text = f"""\
 name: again
@@ -134,7 +134,7 @@ operators:
     )
 
 
-def test_operator_state_alone_comes_of_a_state_of_a_snapshot(spark: SparkSession, tables: Path) -> None:
+def test_operator_state_alone_can_be_made_from_a_state_of_a_snapshot(spark: SparkSession, tables: Path) -> None:
     first = run(spark, tables, described(tables))
     text = f"""\
 name: rules
@@ -172,7 +172,9 @@ operators:
         ("{mode: union, type: int, of: id", "{mode: union, type: string, of: who.name", "null-value"),
     ],
 )
-def test_what_does_not_fit_leaves_nothing(spark: SparkSession, tables: Path, old: str, new: str, kind: str) -> None:
+def test_rows_that_do_not_fit_the_description_leave_no_file(
+    spark: SparkSession, tables: Path, old: str, new: str, kind: str
+) -> None:
     assert old in FILE
     with pytest.raises(StatelibError) as caught:
         run(spark, tables, described(tables, FILE.replace(old, new)))
@@ -180,14 +182,14 @@ def test_what_does_not_fit_leaves_nothing(spark: SparkSession, tables: Path, old
     assert not (tables / "out" / "savepoint-flights-1").exists()
 
 
-def test_a_place_is_used_once(spark: SparkSession, tables: Path) -> None:
+def test_a_directory_that_is_taken_is_refused(spark: SparkSession, tables: Path) -> None:
     run(spark, tables, described(tables))
     with pytest.raises(StatelibError) as caught:
         run(spark, tables, described(tables))
     assert caught.value.kind == "location-taken"
 
 
-def test_the_command_line_runs_the_job_and_rewrites_what_it_made(tables: Path) -> None:
+def test_the_command_line_runs_the_job_and_rewrites_its_savepoint(tables: Path) -> None:
     def statelib(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "statelib", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT)

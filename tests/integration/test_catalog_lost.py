@@ -71,7 +71,7 @@ def brought_up_to_date(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
-def test_a_pipeline_whose_catalog_is_lost_does_not_begin_from_nothing(
+def test_a_pipeline_with_a_lost_catalog_does_not_begin_without_state(
     deployment: Deployment, tmp_path: Path, left: str
 ) -> None:
     """Retention has removed the first checkpoints, so that their ids are free on storage."""
@@ -96,8 +96,8 @@ def test_a_pipeline_whose_catalog_is_lost_does_not_begin_from_nothing(
 
 
 @pytest.mark.parametrize("behind", range(1, 1 + rounds(2, 4)))
-def test_an_old_backup_neither_deletes_nor_begins(tmp_path: Path, behind: int) -> None:
-    """Incremental checkpoints that share files, cleaned up each day; the backup is ``behind`` days old."""
+def test_with_an_old_backup_nothing_is_deleted_and_no_run_begins(tmp_path: Path, behind: int) -> None:
+    """The incremental checkpoints share files and are cleaned up each day; the backup is ``behind`` days old."""
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING)
     deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
@@ -123,8 +123,9 @@ def test_an_old_backup_neither_deletes_nor_begins(tmp_path: Path, behind: int) -
     record("G7", "old backups of the catalog that deleted nothing", 1)
 
 
-def test_a_fork_that_the_backup_has_never_heard_of_keeps_its_files(deployment: Deployment, tmp_path: Path) -> None:
-    """The source's own checkpoints are all known: only the fork's says that one of them is still needed."""
+def test_a_fork_that_is_not_in_the_backup_keeps_its_files(deployment: Deployment, tmp_path: Path) -> None:
+    """The backup has all checkpoints of the source; only the checkpoint of the fork shows that one of them is still
+    needed."""
     days(deployment, 1, 1)
     shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
     (tmp_path / "pipelines" / "branch.yaml").write_text(TALLY.replace("name: tally", "name: branch"))
@@ -142,7 +143,7 @@ def test_a_fork_that_the_backup_has_never_heard_of_keeps_its_files(deployment: D
     whole(deployment, [forked.directory, *completed(deployment)])
 
 
-def test_a_savepoint_is_not_disposed_of_by_an_old_catalog(deployment: Deployment, tmp_path: Path) -> None:
+def test_an_old_catalog_refuses_to_dispose_of_a_savepoint(deployment: Deployment, tmp_path: Path) -> None:
     days(deployment, 1, 1)
     saved = save(deployment, "kept")
     shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
@@ -155,7 +156,7 @@ def test_a_savepoint_is_not_disposed_of_by_an_old_catalog(deployment: Deployment
 
 
 @pytest.mark.parametrize("garbage", [False, True], ids=["cut", "overwritten"])
-def test_a_damaged_catalog_is_said_and_nothing_is_touched(
+def test_a_damaged_catalog_is_reported_and_nothing_is_changed(
     deployment: Deployment, tmp_path: Path, garbage: bool
 ) -> None:
     days(deployment, 1, 3)
@@ -174,7 +175,7 @@ def test_a_damaged_catalog_is_said_and_nothing_is_touched(
     record("G3", "damaged catalogs that were said", CUTS)
 
 
-def test_a_catalog_that_stays_locked_is_worth_a_retry(
+def test_a_catalog_that_stays_locked_is_a_retryable_error(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(deployment, 1, 2)
@@ -192,7 +193,7 @@ def test_a_catalog_that_stays_locked_is_worth_a_retry(
     days(deployment, 3, 3)
 
 
-def test_a_catalog_that_is_locked_for_a_while_is_waited_for(deployment: Deployment, tmp_path: Path) -> None:
+def test_commands_wait_for_a_catalog_that_is_locked_for_a_while(deployment: Deployment, tmp_path: Path) -> None:
     days(deployment, 1, 1)
     holder = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN EXCLUSIVE")
@@ -204,7 +205,7 @@ def test_a_catalog_that_is_locked_for_a_while_is_waited_for(deployment: Deployme
     assert deployment.catalog().head(NAME).head == 2
 
 
-def test_a_read_only_catalog_can_be_read_and_says_what_is_wrong(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_read_only_catalog_can_be_read_and_a_write_names_the_cause(deployment: Deployment, tmp_path: Path) -> None:
     days(deployment, 1, 2)
     read_only = replace(deployment, catalog_url=f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true")
     before = stored(deployment)
@@ -216,8 +217,8 @@ def test_a_read_only_catalog_can_be_read_and_says_what_is_wrong(deployment: Depl
     assert stored(deployment) == before
 
 
-def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(deployment: Deployment, tmp_path: Path) -> None:
-    """By one that somebody emptied, one of an older statelib, and one without tables of ours."""
+def test_a_running_process_detects_a_replaced_catalog(deployment: Deployment, tmp_path: Path) -> None:
+    """The catalog is replaced by an empty one, one of an older statelib, and one without tables of statelib."""
     days(deployment, 1, 2)
     old_catalog = deployment.catalog()
     file = tmp_path / "catalog.db"
@@ -239,7 +240,7 @@ def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(deployment: De
     assert deployment.catalog().head(NAME).head == old_catalog.head(NAME).head == 2
 
 
-def test_a_checkpoint_is_registered_though_its_statistics_cannot_be_written(
+def test_a_checkpoint_is_registered_although_its_statistics_cannot_be_written(
     deployment: Deployment, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     days(deployment, 1, 1)
@@ -258,10 +259,11 @@ def test_a_checkpoint_is_registered_though_its_statistics_cannot_be_written(
 
 
 @pytest.mark.parametrize("revision", ["0004", "9999"])
-def test_a_catalog_of_another_version_in_the_middle_of_a_run(
+def test_a_catalog_that_is_migrated_during_a_run_is_refused(
     deployment: Deployment, tmp_path: Path, revision: str
 ) -> None:
-    """Published, and then the next task finds a catalog that another statelib has migrated."""
+    """The checkpoint is published, and then the next task finds a catalog that another version of statelib has
+    migrated."""
     days(deployment, 1, 1)
     begun = begin(deployment, deployment.pipeline("tally"), day(2), "test").checkpoint_id
     publish_here(deployment, deployment.pipeline("tally"), begun, events(2))

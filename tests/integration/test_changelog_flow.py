@@ -43,7 +43,7 @@ NAME = PipelineName("tours")
 
 
 def events(number: int) -> pa.Table:
-    """A day's 200 events of 100 shops on the first day, of ten shops on each day after it."""
+    """Return a day's 200 events: of 100 shops on the first day, of ten shops on each day after it."""
     numbers = range(number * 200, number * 200 + 200)
     shops = 100 if number == 1 else 10
     return pa.table(
@@ -56,7 +56,7 @@ def events(number: int) -> pa.Table:
 
 
 def expected(days: int) -> dict[str, tuple[int, list[int]]]:
-    """The states ``best`` and ``amounts`` after so many days."""
+    """Return the states ``best`` and ``amounts`` after so many days."""
     amounts: dict[str, list[int]] = {}
     for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
         amounts.setdefault(row["shop"], []).append(row["amount"])
@@ -78,7 +78,7 @@ def use(deployment: Deployment, old: str, new: str) -> None:
 
 
 def run(deployment: Deployment, number: int) -> CheckpointManifest:
-    """Apply a day, register its checkpoint, and be sure that it is whole and right by every way of reading."""
+    """Apply a day, register its checkpoint, and assert that it is complete and right by every way of reading."""
     checkpoint_id = checkpoint_of(deployment, "tours", number, events(number))
     opened = resolve(deployment, f"tours/{checkpoint_id}")
     assert verify(opened, scratch=deployment.work_directory).problems == ()
@@ -136,7 +136,7 @@ def test_only_the_log_grows_until_the_state_is_materialised(deployment: Deployme
     assert logs(deployment, run(deployment, 6).checkpoint_id) == [1, 1]
 
 
-def test_a_log_that_would_be_too_large_is_ended(deployment: Deployment) -> None:
+def test_a_log_that_would_be_too_large_is_materialised(deployment: Deployment) -> None:
     use(deployment, "materialize_after_checkpoints: 3", "materialize_after_bytes: 100")
     run(deployment, 1)
     assert logs(deployment, run(deployment, 2).checkpoint_id) == [0, 0]
@@ -150,7 +150,7 @@ def test_an_interval_without_events_writes_nothing(deployment: Deployment) -> No
     assert (paths(second), second.uploaded_bytes) == (paths(first), 0)
 
 
-def test_a_savepoint_is_whole_and_the_log_goes_on(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_savepoint_is_complete_and_the_log_continues(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     run(deployment, 2)
     pipeline = deployment.pipeline("tours")
@@ -174,7 +174,7 @@ def test_a_savepoint_is_whole_and_the_log_goes_on(deployment: Deployment, tmp_pa
     assert logs(deployment, run(deployment, 4).checkpoint_id) == [1, 1]
 
 
-def test_rescaling_reads_the_log_and_begins_anew(deployment: Deployment) -> None:
+def test_rescaling_reads_the_log_and_begins_a_new_one(deployment: Deployment) -> None:
     run(deployment, 1)
     last, number = run(deployment, 2), 2
     for parallelism in (5, 3, 1):
@@ -186,7 +186,7 @@ def test_rescaling_reads_the_log_and_begins_anew(deployment: Deployment) -> None
         assert sum(logs(deployment, last.checkpoint_id)) > 0
 
 
-def test_going_back_continues_the_restored_log(deployment: Deployment) -> None:
+def test_a_restore_continues_the_log_of_the_restored_checkpoint(deployment: Deployment) -> None:
     run(deployment, 1)
     second, third = run(deployment, 2), run(deployment, 3)
     restore(deployment, str(second.checkpoint_id), None)
@@ -215,7 +215,7 @@ def test_strategies_can_change_between_runs(deployment: Deployment) -> None:
     assert logs(deployment, run(deployment, 5).checkpoint_id) == [1, 1]
 
 
-def test_thirty_checkpoints_leave_what_the_live_ones_refer_to(deployment: Deployment) -> None:
+def test_after_thirty_checkpoints_only_files_of_living_checkpoints_are_left(deployment: Deployment) -> None:
     for number in range(1, 31):
         run(deployment, number)
         if number % 5 == 0:
@@ -234,7 +234,7 @@ def test_thirty_checkpoints_leave_what_the_live_ones_refer_to(deployment: Deploy
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_a_damaged_part_of_the_log_is_named(deployment: Deployment, damage: str) -> None:
+def test_the_error_names_a_damaged_part_of_the_log(deployment: Deployment, damage: str) -> None:
     run(deployment, 1)
     run(deployment, 2)
     (victim, *_) = [s for handle in handles(deployment, 2) for s in log_streams(handle)]
@@ -255,7 +255,7 @@ def test_a_damaged_part_of_the_log_is_named(deployment: Deployment, damage: str)
     )
 
 
-def test_the_diff_of_two_checkpoints_is_what_the_log_says(deployment: Deployment) -> None:
+def test_the_diff_of_two_checkpoints_equals_the_logged_changes(deployment: Deployment) -> None:
     run(deployment, 1)
     run(deployment, 2)
     first, second = resolve(deployment, "tours/1"), resolve(deployment, "tours/2")

@@ -18,7 +18,7 @@ SAVEPOINT = CheckpointId(4)
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
-    """The shop, and a pipeline ``shops`` that goes on from what ``sales`` left."""
+    """Return the shop's deployment with a pipeline ``shops`` that continues from the state of ``sales``."""
     shop = open_shop(tmp_path)
     text = SALES.replace("name: sales", "name: shops\nrenamed_from: sales")
     (tmp_path / "pipelines" / "shops.yaml").write_text(text)
@@ -34,7 +34,9 @@ def restore(deployment: Deployment, checkpoint: str, mode: ClaimMode) -> Checkpo
 
 @pytest.mark.parametrize("mode", ClaimMode)
 @pytest.mark.parametrize("first", ["sales", "shops"])
-def test_a_snapshot_of_two_pipelines_goes_with_the_second(deployment: Deployment, first: str, mode: ClaimMode) -> None:
+def test_a_snapshot_of_two_pipelines_is_deleted_with_the_second(
+    deployment: Deployment, first: str, mode: ClaimMode
+) -> None:
     sold = deployment.catalog().get(PipelineName("sales"), SAVEPOINT)
     imported = restore(deployment, sold.directory, mode)
     checkpoint_of(deployment, "shops", 3, sales(200))

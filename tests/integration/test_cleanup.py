@@ -58,7 +58,7 @@ def on_files(tmp_path: Path) -> Deployment:
 
 @pytest.fixture(params=["files", "s3", "azure"])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
-    """A deployment on a file system, then some on object storages: nobody may see a difference."""
+    """Return a deployment on a file system, or one on an object storage: all behave in the same way."""
     if request.param == "files":
         return tally(tmp_path)
     scheme, fixture = {"s3": ("s3", "bucket"), "azure": ("az", "container")}[request.param]
@@ -75,7 +75,7 @@ def cleaned(deployment: Deployment, **options: object) -> None:
     orphans(deployment, dry_run=False, force=True, **options)
 
 
-def test_retention_and_gc_leave_exactly_what_is_needed(deployment: Deployment) -> None:
+def test_retention_and_gc_leave_exactly_the_needed_files(deployment: Deployment) -> None:
     days(deployment, 1, 5)
     saved = save(deployment, "kept")
     everything = stored(deployment)
@@ -98,7 +98,7 @@ def test_retention_and_gc_leave_exactly_what_is_needed(deployment: Deployment) -
     days(deployment, 6, 7)
 
 
-def test_a_pipeline_without_a_file_is_left_alone(deployment: Deployment) -> None:
+def test_nothing_of_a_pipeline_without_a_file_is_removed(deployment: Deployment) -> None:
     days(deployment, 1, 4)
     (Path(deployment.pipelines_directory) / "tally.yaml").unlink()
     (left,) = retire(deployment)
@@ -106,7 +106,7 @@ def test_a_pipeline_without_a_file_is_left_alone(deployment: Deployment) -> None
     assert completed(deployment) == [1, 2, 3, 4]
 
 
-def test_a_restore_keeps_its_source_while_it_runs_and_the_old_branch_goes_in_time(deployment: Deployment) -> None:
+def test_a_restore_keeps_its_source_while_it_runs_and_the_old_branch_is_removed_later(deployment: Deployment) -> None:
     days(deployment, 1, 4)
     pipeline = deployment.pipeline("tally")
     plan = plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM)
@@ -141,7 +141,7 @@ def test_a_savepoint_in_progress_keeps_its_base(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_savepoint_goes_when_its_user_says_so(deployment: Deployment, tmp_path: Path, elsewhere: bool) -> None:
+def test_only_its_user_deletes_a_savepoint(deployment: Deployment, tmp_path: Path, elsewhere: bool) -> None:
     days(deployment, 1, 2)
     saved = CheckpointId(save(deployment, "k", str(tmp_path / "mine") if elsewhere else None))
     place = f"file://{tmp_path}/mine" if elsewhere else f"{deployment.root_uri()}/savepoints"
@@ -159,8 +159,8 @@ def test_a_savepoint_goes_when_its_user_says_so(deployment: Deployment, tmp_path
     assert stored(deployment) == needed(deployment)
 
 
-def test_gc_leaves_files_outside_the_storage_alone(deployment: Deployment, tmp_path: Path) -> None:
-    """The root was moved: what the catalog names is not where this deployment may delete."""
+def test_gc_refuses_to_delete_files_outside_the_storage(deployment: Deployment, tmp_path: Path) -> None:
+    """The root was moved, so the files that the catalog names are outside of the storage."""
     days(deployment, 1, 4)
     before = stored(deployment)
     elsewhere = replace(deployment, storage_root=f"{deployment.root_uri()}-other")
@@ -171,7 +171,7 @@ def test_gc_leaves_files_outside_the_storage_alone(deployment: Deployment, tmp_p
     assert stored(deployment) == before
 
 
-def test_an_old_backup_of_the_catalog_deletes_nothing(deployment: Deployment, tmp_path: Path) -> None:
+def test_with_an_old_backup_of_the_catalog_nothing_is_deleted(deployment: Deployment, tmp_path: Path) -> None:
     days(deployment, 1, 3)
     backup = (tmp_path / "catalog.db").read_bytes()
     days(deployment, 4, 5)
@@ -185,14 +185,14 @@ def test_an_old_backup_of_the_catalog_deletes_nothing(deployment: Deployment, tm
 
 
 def crashed(deployment: Deployment, number: int) -> CheckpointId:
-    """A checkpoint whose metadata was published, and then nobody came back."""
+    """Publish the metadata of a checkpoint, and leave it as a process that dies then does."""
     pipeline = deployment.pipeline("tally")
     begun = begin(deployment, pipeline, day(number), "crashed").checkpoint_id
     publish_here(deployment, pipeline, begun, events(number))
     return begun
 
 
-def test_orphans_are_found_once_their_attempt_has_ended(deployment: Deployment) -> None:
+def test_orphans_are_listed_once_their_attempt_has_ended(deployment: Deployment) -> None:
     days(deployment, 1, 1)
     pending = crashed(deployment, 2)
     assert orphans(deployment)[0].files == ()
@@ -213,7 +213,7 @@ def test_orphans_are_found_once_their_attempt_has_ended(deployment: Deployment) 
 
 
 @pytest.mark.parametrize("left", [0, 1], ids=["none is left", "one is left"])
-def test_a_sweep_goes_on_where_a_cleanup_beside_it_removes_what_it_has_listed(
+def test_a_sweep_continues_if_a_concurrent_cleanup_removes_listed_files(
     on_files: Deployment, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2):
@@ -231,10 +231,10 @@ def test_a_sweep_goes_on_where_a_cleanup_beside_it_removes_what_it_has_listed(
     assert {Path(uri).parent.name for uri in files.files} == ({"chk-1", "chk-2"} if left else set())
 
 
-def test_a_begin_that_died_leaves_no_directory_once_its_number_is_another_ones(
+def test_the_directory_of_a_dead_begin_is_removed_once_its_id_is_used_elsewhere(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before that, the directory is what the next one of its kind begins in."""
+    """Before that, the next snapshot of the same kind begins in the directory."""
 
     def dying(begun: Callable[[], object]) -> None:
         def at(name: str) -> None:
@@ -264,7 +264,7 @@ def test_a_begin_that_died_leaves_no_directory_once_its_number_is_another_ones(
     assert [is_there(deployment, directory) for directory in places_left] == [False, False, True, True, True, True]
 
 
-def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(on_files: Deployment) -> None:
+def test_unknown_files_are_removed_only_after_the_grace_period(on_files: Deployment) -> None:
     days(on_files, 1, 2)
     shared = Path(on_files.storage_root) / "tally" / "shared"
     shared.mkdir()
@@ -284,7 +284,7 @@ def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(on_file
     assert not young.exists()
 
 
-def test_too_many_unknown_files_look_like_a_lost_catalog(on_files: Deployment) -> None:
+def test_too_many_unknown_files_are_refused_as_a_sign_of_a_lost_catalog(on_files: Deployment) -> None:
     days(on_files, 1, 1)
     for number in range(9):
         file = Path(on_files.storage_root) / "tally" / f"{number:032x}-0-0"
@@ -299,7 +299,7 @@ def test_too_many_unknown_files_look_like_a_lost_catalog(on_files: Deployment) -
     assert stored(on_files) == needed(on_files)
 
 
-def test_why_names_who_needs_a_file(deployment: Deployment) -> None:
+def test_why_names_the_checkpoints_that_need_a_file(deployment: Deployment) -> None:
     days(deployment, 1, 1)
     pending = begin(deployment, deployment.pipeline("tally"), day(2), "t").checkpoint_id
     metadata = f"{deployment.root_uri()}/tally/chk-1/_metadata"
@@ -321,8 +321,8 @@ def test_why_names_who_needs_a_file(deployment: Deployment) -> None:
 
 
 def test_checkpoints_with_failures_leave_no_unreferenced_file(deployment: Deployment) -> None:
-    """A hundred, on object storages fewer unless all is asked for: every kind of end a checkpoint can come to, in
-    random order, with deletions that fail in between."""
+    """A hundred checkpoints (fewer on object storages, except in the full run) end in every possible way, in random
+    order, with failing deletions in between."""
     chance, number, pipeline, failed = random.Random(7), 1, deployment.pipeline("tally"), 0
     turns = 100 if TEST_ALL or deployment.root_uri().startswith("file:") else 40
     for turn in range(turns):
@@ -362,7 +362,7 @@ def clean_for_ever(deployment: Deployment, stop, begun) -> None:
         begun.set()
 
 
-def test_gc_in_another_process_beside_running_checkpoints(on_files: Deployment) -> None:
+def test_gc_in_another_process_does_not_disturb_running_checkpoints(on_files: Deployment) -> None:
     days(on_files, 1, 1)
     stop, begun = SPAWN.Event(), SPAWN.Event()
     cleaner = SPAWN.Process(target=clean_for_ever, args=(on_files, stop, begun))
@@ -381,7 +381,7 @@ def test_gc_in_another_process_beside_running_checkpoints(on_files: Deployment) 
 
 
 @pytest.mark.parametrize("damaged", ["_metadata", "a file"])
-def test_nothing_older_goes_while_the_head_cannot_be_read(tmp_path: Path, damaged: str) -> None:
+def test_nothing_older_is_deleted_while_the_head_cannot_be_read(tmp_path: Path, damaged: str) -> None:
     deployment = tally(tmp_path, retain="{count: 1}")
     days(deployment, 1, 3)
     newest = Path(local_path(deployment.root_uri()), "tally", "chk-3")

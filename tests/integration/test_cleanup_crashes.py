@@ -39,7 +39,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 class World:
-    """A deployment with garbage of every kind, which can be had again as it was."""
+    """A deployment with garbage of every kind, which can be reset."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.backup = root, root.with_name(f"{root.name}-backup")
@@ -67,7 +67,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def is_consistent(deployment: Deployment) -> None:
-    """At any moment: where a metadata lies, everything it names does too; completed checkpoints are whole."""
+    """Assert what holds at any moment: all files that an existing ``_metadata`` names exist, and completed
+    checkpoints are complete."""
     for metadata in Path(deployment.storage_root).rglob("_metadata"):
         assert verify_at(str(metadata.parent), own=True).problems == ()
     assert needed(deployment) <= stored(deployment)
@@ -84,7 +85,7 @@ def is_clean(deployment: Deployment) -> None:
     assert states == dict.fromkeys([1, 2, 3, 4], "DELETED") | {5: "COMPLETED", 6: "COMPLETED", 7: "ABORTED"}
 
 
-def test_killed_at_every_point_and_again_in_the_next_run(world: World) -> None:
+def test_a_cleanup_that_is_killed_at_every_point_twice_ends_clean_in_the_next_run(world: World) -> None:
     seen: list[str] = []
     for at in range(200):
         deployment, killer = world.again(), Killer(at)
@@ -127,7 +128,7 @@ def die_at(deployment: Deployment, at: int) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 6, 10, 15, 21])
-def test_killed_for_real(world: World, at: int) -> None:
+def test_a_cleanup_that_sigkill_ends_is_completed_by_the_next_run(world: World, at: int) -> None:
     deployment = world.again()
     process = SPAWN.Process(target=die_at, args=(deployment, at))
     process.start()
@@ -138,7 +139,9 @@ def test_killed_for_real(world: World, at: int) -> None:
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["failed", "reply-lost"])
-def test_the_storage_fails_at_every_removal(world: World, applied: bool) -> None:
+def test_a_cleanup_whose_storage_fails_at_every_removal_is_completed_by_the_next_run(
+    world: World, applied: bool
+) -> None:
     for fail_at in range(1, 200):
         deployment = world.again()
         failing = failing_remover(deployment, fail_at, applied)

@@ -31,7 +31,7 @@ def listed(deployment: Deployment, *words: str) -> list[tuple[str, int, str, boo
     return [(r["pipeline"], r["checkpoint_id"], r["state"], r["in_head_lineage"]) for r in records]
 
 
-def test_list_is_in_order_and_marks_the_history_of_the_head(shop: Deployment) -> None:
+def test_the_list_is_in_order_and_marks_the_history_of_the_head(shop: Deployment) -> None:
     completed = [
         ("sales", 1, "COMPLETED", True),
         ("sales", 2, "COMPLETED", False),
@@ -59,7 +59,7 @@ def test_the_list_is_readable_at_any_width(shop: Deployment, columns: int | None
     assert [line for line in lines if line in ("sales", "tours")] == ["sales", "tours"]
 
 
-def test_an_empty_list_says_so(shop: Deployment, tmp_path: Path) -> None:
+def test_an_empty_list_prints_a_message(shop: Deployment, tmp_path: Path) -> None:
     empty = environment(shop) | {"STATELIB_CATALOG": f"sqlite:///{tmp_path}/new.db"}
     deployment = Deployment(*(empty[name] for name in VARIABLES))
     deployment.catalog()
@@ -69,14 +69,14 @@ def test_an_empty_list_says_so(shop: Deployment, tmp_path: Path) -> None:
     assert said(deployment, "checkpoints", "list", "-p", "sales") == ""
 
 
-def test_an_unknown_pipeline_is_told_apart_from_an_empty_one(shop: Deployment) -> None:
+def test_an_unknown_pipeline_is_an_error_and_an_empty_one_is_not(shop: Deployment) -> None:
     for command in (["checkpoints", "list"], ["verify"]):
         line = refused(shop, *command, "-p", "sails")
         assert "'sails'" in line
         assert line.endswith("known are sales, tours")
 
 
-def test_show_tells_the_record_and_what_is_in_it(shop: Deployment) -> None:
+def test_show_prints_the_record_and_the_content_of_a_checkpoint(shop: Deployment) -> None:
     shown = said(shop, "checkpoints", "show", "sales/5", columns=80)
     for words in (
         r"^kind +checkpoint, canonical, parallelism 2$", r"^interval +2013-01-02 00:00:00 to 2013-01-03 00:00:00 UTC$",
@@ -92,7 +92,7 @@ def test_show_tells_the_record_and_what_is_in_it(shop: Deployment) -> None:
     assert "Operator" not in aborted
 
 
-def test_show_as_json_is_the_record_and_the_snapshot(shop: Deployment) -> None:
+def test_show_prints_the_record_and_the_snapshot_as_json(shop: Deployment) -> None:
     answer = json.loads(said(shop, "checkpoints", "show", "sales/5", "--json"))
     assert (answer["base"], answer["strategy"], answer["entries"]) == (1, "canonical", 12)
     (operator,) = answer["snapshot"]["operators"]
@@ -123,12 +123,12 @@ def test_a_bad_id_is_refused_in_one_line(shop: Deployment, command: str, bad: st
 
 
 @pytest.mark.parametrize("command", ["inspect", "export", "verify"])
-def test_an_unfinished_checkpoint_is_called_so(shop: Deployment, command: str) -> None:
+def test_the_error_for_an_unfinished_checkpoint_names_its_state(shop: Deployment, command: str) -> None:
     assert refused(shop, command, "sales/3").endswith("sales/3 is aborted: TASK_FAILURE: a reason to stop")
     assert refused(shop, command, "sales/6").endswith("sales/6 is pending")
 
 
-def test_errors_for_machines(shop: Deployment) -> None:
+def test_errors_are_printed_as_json_on_request(shop: Deployment) -> None:
     result = call(shop, "inspect", "sales/99", "--json")
     assert result.exit_code == 2
     assert result.stderr == ""
@@ -138,7 +138,7 @@ def test_errors_for_machines(shop: Deployment) -> None:
     assert error["hint"]
 
 
-def test_inspect_is_the_same_by_id_by_path_and_by_uri(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_prints_the_same_for_an_id_a_path_and_a_uri(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     output = said(shop, "inspect", "tours/1")
     assert re.search(r"best: reducing, 6 entries\n.* value long$", output, re.MULTILINE)
     assert output.count("IncrementalRemoteKeyedStateHandle") == 2
@@ -155,7 +155,7 @@ def test_paths_without_a_snapshot_are_refused_without_a_deployment(tmp_path: Pat
     assert "scheme 'hdfs'" in refused(None, "inspect", "hdfs://cluster/chk-1")
 
 
-def test_inspect_reads_flink_s_own_snapshots() -> None:
+def test_inspect_reads_snapshots_of_flink() -> None:
     output = said(None, "inspect", KINDS, columns=80)
     assert "written by flink, _metadata version 4" in output
     assert re.search(rf"^├── Operator {KEYED}: parallelism \d+ of 128, key ", output, re.MULTILINE)
@@ -168,7 +168,7 @@ def test_inspect_reads_flink_s_own_snapshots() -> None:
     assert {s["entries"] for s in operator["states"]} == {None}
 
 
-def test_inspect_shows_every_operator_and_why_one_cannot_be_read(tmp_path: Path) -> None:
+def test_inspect_shows_every_operator_and_the_reason_if_one_cannot_be_read(tmp_path: Path) -> None:
     write_several_operators(tmp_path)
     operators = json.loads(said(None, "inspect", tmp_path, "--json"))["operators"]
     assert [(o["operator_id"][:2], o["key_type"]) for o in operators if o["subtasks"]] == [
@@ -194,7 +194,7 @@ def test_no_word_is_cut_in_a_narrow_terminal(shop: Deployment, columns: int) -> 
 
 
 @pytest.mark.parametrize("missing", VARIABLES)
-def test_a_missing_variable_is_named(shop: Deployment, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_missing_variable(shop: Deployment, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment = Deployment(*("" if name == missing else value for name, value in environment(shop).items()))
     for command in (["checkpoints", "list"], ["verify"], ["catalog", "migrate"], ["pipelines", "validate"]):
         line = refused(deployment, *command)
@@ -202,20 +202,20 @@ def test_a_missing_variable_is_named(shop: Deployment, missing: str, monkeypatch
         assert sum(name in line for name in VARIABLES) == 1
 
 
-def test_a_catalog_that_cannot_be_opened_is_named(shop: Deployment) -> None:
+def test_the_error_names_a_catalog_that_cannot_be_opened(shop: Deployment) -> None:
     broken = environment(shop) | {"STATELIB_CATALOG": "sqlite:////nowhere/at/all.db"}
     line = refused(Deployment(*(broken[name] for name in VARIABLES)), "catalog", "migrate")
     assert "sqlite:////nowhere/at/all.db" in line
     assert "unable to open database file" in line
 
 
-def test_migrate_may_be_repeated(shop: Deployment) -> None:
+def test_migrating_twice_changes_nothing(shop: Deployment) -> None:
     assert said(shop, "catalog", "migrate") == "catalog is current\n"
     assert json.loads(said(shop, "catalog", "migrate", "--json")) == {"catalog": "current"}
 
 
 def commands() -> list[str]:
-    """Every command, as its words."""
+    """Return every command as its words."""
 
     def below(command: click.Command, words: tuple[str, ...]) -> list[str]:
         if not hasattr(command, "commands"):
@@ -226,13 +226,13 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_help_of_every_command_shows_an_example(command: str) -> None:
+def test_the_help_of_every_command_has_an_example(command: str) -> None:
     text = " ".join(said(None, *command.split(), "--help", columns=80).split())
     assert re.search(rf"Examples?: statelib {command}\b", text)
 
 
-def test_as_a_program_whose_reader_stops_early(shop: Deployment) -> None:
-    """The shell's `| head -1` closes the pipe."""
+def test_export_ends_quietly_if_its_reader_stops_early(shop: Deployment) -> None:
+    """In a shell, `| head -1` closes the pipe."""
     command = f"{sys.executable} -m statelib export {KINDS} | head -1"
     done = subprocess.run(
         command, shell=True, cwd=CHECKOUT, env={**os.environ, **environment(shop)}, capture_output=True, check=True

@@ -19,7 +19,7 @@ def deployment(tmp_path: Path) -> Deployment:
     return made
 
 
-def test_gc_says_what_it_would_delete_and_then_deletes_it(deployment: Deployment) -> None:
+def test_gc_lists_the_files_in_a_dry_run_and_then_deletes_them(deployment: Deployment) -> None:
     before = stored(deployment)
     shown = said(deployment, "gc", "--dry-run")
     assert "Would be deleted" in shown
@@ -36,7 +36,7 @@ def test_gc_says_what_it_would_delete_and_then_deletes_it(deployment: Deployment
     assert said(deployment, "gc") == "nothing to delete\n"
 
 
-def test_gc_of_a_pipeline_without_a_file_says_so(deployment: Deployment) -> None:
+def test_gc_warns_about_a_pipeline_without_a_file(deployment: Deployment) -> None:
     (Path(deployment.pipelines_directory) / "tally.yaml").unlink()
     result = call(deployment, "gc")
     assert (result.exit_code, result.stdout) == (0, "nothing to delete\n")
@@ -44,7 +44,7 @@ def test_gc_of_a_pipeline_without_a_file_says_so(deployment: Deployment) -> None
     assert "'tully'" in refused(deployment, "gc", "-p", "tully")
 
 
-def test_a_pipeline_that_never_ran_has_nothing_to_delete(tmp_path: Path) -> None:
+def test_gc_of_a_pipeline_that_never_ran_has_nothing_to_delete(tmp_path: Path) -> None:
     new = tally(tmp_path)
     new.catalog()
     assert said(new, "gc", "-p", "tally") == "nothing to delete\n"
@@ -80,7 +80,7 @@ def test_a_short_grace_period_needs_force_to_delete(deployment: Deployment) -> N
     assert "0 orphans" in said(deployment, "orphans", "--delete", "--grace", "1h", "--force")
 
 
-def test_why_tells_who_needs_a_file(deployment: Deployment) -> None:
+def test_why_prints_the_checkpoints_that_need_a_file(deployment: Deployment) -> None:
     metadata = f"{deployment.storage_root}/tally/chk-4/_metadata"
     assert "needed by    tally/4\n" in said(deployment, "why", metadata)
     assert json.loads(said(deployment, "why", metadata, "--json"))["needed_by"] == ["tally/4"]

@@ -29,8 +29,8 @@ def counts(deployment: Deployment | None, *words: object) -> dict[str, tuple[obj
     return {state["name"]: tuple(state[f] for f in fields) for state in answer["states"]}
 
 
-def test_two_days_of_a_pipeline(shop: Deployment) -> None:
-    """Every shop sells both items on the first day; the days after change amounts and counts only."""
+def test_the_diff_of_two_days_counts_the_changes_of_each_state(shop: Deployment) -> None:
+    """Every shop sells both items on the first day; later days change only amounts and counts."""
     counted = counts(shop, "sales/1", "sales/2")
     assert counted == {"total": (3, 3, 0, 0, 3, 3), "per_item": (6, 6, 0, 0, 6, 3), "items": (3, 3, 0, 0, 0, 0)}
     output = said(shop, *DIFF, "sales/1", "sales/2")
@@ -40,7 +40,7 @@ def test_two_days_of_a_pipeline(shop: Deployment) -> None:
 
 
 def test_keys_are_counted_once_over_all_states(shop: Deployment) -> None:
-    """Three shops, of which each has entries in all three states."""
+    """There are three shops, and each has entries in all three states."""
     assert "\nkeys    3 before, 3 after\n" in said(shop, *DIFF, "sales/1", "sales/2")
     answer = json.loads(said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--json"))
     assert (answer["keys_before"], answer["keys_after"]) == (3, 3)
@@ -66,7 +66,7 @@ def test_samples_show_old_and_new_values(shop: Deployment) -> None:
     assert {entry["change"] for entry in state["sample"]} == {"changed"}
 
 
-def test_parquet_of_each_state(shop: Deployment, tmp_path: Path) -> None:
+def test_each_state_is_written_to_a_parquet_file(shop: Deployment, tmp_path: Path) -> None:
     target = tmp_path / "new" / "out"
     said(shop, *DIFF, "sales/1", "sales/2", "-o", target)
     first, second = (open_checkpoint(f"{shop.storage_root}/sales/chk-{n}") for n in (1, 2))
@@ -80,7 +80,7 @@ def test_parquet_of_each_state(shop: Deployment, tmp_path: Path) -> None:
     assert len(list(target.iterdir())) == 3
 
 
-def test_exit_status(shop: Deployment) -> None:
+def test_the_exit_status_shows_differences_only_on_request(shop: Deployment) -> None:
     for words, status in ((["sales/1", "sales/2"], 1), (["sales/2", "sales/4"], 0), (["sales/1", "sales/1"], 0)):
         assert call(shop, *DIFF, *words).exit_code == 0
         assert call(shop, *DIFF, *words, "--exit-code").exit_code == status
@@ -90,8 +90,8 @@ def test_exit_status(shop: Deployment) -> None:
     assert "limit -1" in refused(shop, *DIFF, "sales/1", "sales/2", "--limit", "-1")
 
 
-def test_other_pipelines_are_told_apart(shop: Deployment) -> None:
-    """Another key type: nothing can be compared, and both sides' states are named."""
+def test_snapshots_with_different_key_types_have_no_comparable_state(shop: Deployment) -> None:
+    """The key types differ: nothing can be compared, and the states of both sides are named."""
     output = said(shop, *DIFF, "sales/1", "tours/1", "--limit", "3")
     assert re.search(r"^total +only before +3 +0 +- +- +- ", output, re.MULTILINE)
     assert re.search(r"^best +only after +0 +6 +- +- +- ", output, re.MULTILINE)
@@ -109,11 +109,13 @@ def entries_of(fixture: str, state: str) -> dict[str, list[str]]:
     return entries
 
 
-def test_flink_s_canonical_savepoints(tmp_path: Path) -> None:
-    """Two jobs that kept more and less; and one job on two backends, which write the same state differently."""
+def test_canonical_savepoints_of_flink_are_compared(tmp_path: Path) -> None:
+    """The savepoints are of two jobs with more and less state, and of one job on two backends, which write the same
+    state differently."""
     few, many = "1.20.5/kinds-hashmap-canonical-p1", "1.20.5/kinds-hashmap-canonical-p4-files"
     counted = counts(None, savepoint(few), savepoint(many))
-    timers = {state for state in counted if state.startswith("_timer_state/")}  # the job has both, and sets none
+    # The job has both kinds of timers, and sets none.
+    timers = {state for state in counted if state.startswith("_timer_state/")}
     assert (len(counted), {counted.pop(state)[:5] for state in timers}) == (6 + 2, {(0, 0, 0, 0, 0)})
     for state, row in counted.items():
         old, new = entries_of(few, state), entries_of(many, state)
@@ -127,7 +129,7 @@ def test_flink_s_canonical_savepoints(tmp_path: Path) -> None:
     assert {row[2:] for row in counts(None, savepoint(many), copy).values()} == {(0, 0, 0, 128)}
 
 
-def test_an_operator_is_chosen(tmp_path: Path) -> None:
+def test_an_option_selects_the_operator(tmp_path: Path) -> None:
     write_several_operators(tmp_path, readable=True)
     assert "several operators hold keyed state" in refused(None, *DIFF, tmp_path, tmp_path)
     assert {row[2:5] for row in counts(None, tmp_path, tmp_path, "--operator", "01" + "ab" * 15).values()} == {

@@ -60,7 +60,8 @@ def stays(first: int) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def hotel(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """A deployment with a pipeline for every backend and strategy. All have applied the same two days of events."""
+    """Return a deployment with a pipeline for every backend and strategy. All have applied the same two days of
+    events."""
     root = tmp_path_factory.mktemp("hotel")
     pipelines = root / "pipelines"
     pipelines.mkdir()
@@ -80,7 +81,7 @@ def found(deployment: Deployment | None, *words: object) -> dict[str, tuple[int,
 
 
 @pytest.mark.parametrize("other", list(WAYS)[1:])
-def test_the_same_events_make_the_same_state(hotel: Deployment, other: str) -> None:
+def test_the_same_events_give_equal_state_in_every_format(hotel: Deployment, other: str) -> None:
     output = found(hotel, "a/2", f"{other}/2")
     assert {"hourly", "rooms", "seen", "total"} < set(output)
     assert len(output) > 4, "timers of the windows"
@@ -88,7 +89,7 @@ def test_the_same_events_make_the_same_state(hotel: Deployment, other: str) -> N
 
 
 @pytest.mark.parametrize("other", list(WAYS)[1:])
-def test_what_a_day_changed_is_the_same_across_them(hotel: Deployment, other: str, tmp_path: Path) -> None:
+def test_the_changes_of_a_day_are_the_same_in_every_format(hotel: Deployment, other: str, tmp_path: Path) -> None:
     expected = found(hotel, "a/1", "a/2")
     assert expected["total"] == (0, 0, 7, "")
     assert expected["hourly"][0] > 0
@@ -98,7 +99,7 @@ def test_what_a_day_changed_is_the_same_across_them(hotel: Deployment, other: st
     assert changes["change"].to_pylist().count("added") == expected["hourly"][0]
 
 
-def test_operators_of_different_uids(hotel: Deployment) -> None:
+def test_operators_with_different_uids_can_be_compared(hotel: Deployment) -> None:
     assert set(found(hotel, "a/2", "e/2", "--operator", "a=e").values()) == {(0, 0, 0, "")}
     assert "no operator 'a'" in refused(hotel, *DIFF, "a/2", "e/2", "--operator", "a")
     assert "no operator 'e'" in refused(hotel, *DIFF, "a/2", "e/2", "--operator", "e=a")
@@ -107,15 +108,15 @@ def test_operators_of_different_uids(hotel: Deployment) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), EQUAL)
-def test_flinks_state_is_the_same_in_each_of_its_forms(before: str, after: str) -> None:
+def test_state_of_flink_is_equal_in_each_of_its_formats(before: str, after: str) -> None:
     output = found(None, savepoint(f"1.20.5/{before}"), savepoint(f"1.20.5/{after}"))
     assert output
     assert set(output.values()) == {(0, 0, 0, "")}
 
 
-def test_a_pipelines_state_beside_a_savepoint_of_the_same_state(hotel: Deployment, tmp_path: Path) -> None:
-    """The savepoint lists its operator by a uid of its own, names no field of a row, and lies in other key groups'
-    order: what both hold is the same, or differs where one key was changed, one added and one removed."""
+def test_a_checkpoint_equals_a_savepoint_for_flink_with_the_same_state(hotel: Deployment, tmp_path: Path) -> None:
+    """The savepoint has another uid for the operator, no names of row fields and another order of key groups. The
+    state of both is equal, or differs in one changed, one added and one removed key."""
     ours = open_checkpoint(f"{hotel.storage_root}/b/chk-2", storage_root=hotel.storage_root)
     schema = without_timers(ours.schema())
     tables = {state.name: ours.to_arrow(state.name) for state in schema.states}
@@ -141,7 +142,7 @@ def without_timers(schema: KeyedStateSchema) -> KeyedStateSchema:
 
 
 def written(root: Path, name: str, schema: KeyedStateSchema, tables: dict[str, pa.Table]) -> str:
-    """A savepoint that a Flink job with the uid ``guests`` could start from."""
+    """Write a savepoint from which a Flink job with the uid ``guests`` could start."""
     with SavepointWriter(NewSavepoint(str(root), name)) as writer:
         writer.add(KeyedOperator("guests", schema, 5), tables)
         return writer.publish().removeprefix("file://")

@@ -39,9 +39,9 @@ def typed(kind: str, value: object) -> str:
 
 
 @pytest.mark.parametrize("fixture", SAVEPOINTS)
-def test_lines_are_those_that_the_flink_job_wrote(fixture: str) -> None:
+def test_the_exported_lines_are_the_entries_that_the_flink_job_wrote(fixture: str) -> None:
     truth = (FLINK / fixture / "truth.jsonl").read_text(encoding="utf-8").splitlines()
-    if fixture.startswith("1."):  # metadata of version 4 has the operator's id only
+    if fixture.startswith("1."):  # Metadata of version 4 have only the operator's id.
         truth = [line.replace('{"op":"keyed"', f'{{"op":"{KEYED}"', 1) for line in truth]
     lines = said(None, "export", savepoint(fixture), "--format", "typed-jsonl").splitlines()
     assert len(lines) > 100
@@ -49,7 +49,8 @@ def test_lines_are_those_that_the_flink_job_wrote(fixture: str) -> None:
 
 
 def without_text(line: str) -> str:
-    """A line, but floats by their bits alone: their text is Java's in the one and Python's in the other."""
+    """Return a line in which floats are given by their bits alone: their text is Java's in one file and Python's in
+    the other."""
 
     def bits_only(value: dict[str, object]) -> dict[str, object]:
         return {k: v for k, v in value.items() if k != "v"} if "bits" in value else value
@@ -57,8 +58,9 @@ def without_text(line: str) -> str:
     return compact(json.loads(line, object_hook=bits_only))
 
 
-def test_lines_of_our_own_checkpoint(shop: Deployment) -> None:
-    """After the first day: shop n of 3 sold n and n + 3, of tea where even and of coffee where odd."""
+def test_the_lines_of_a_checkpoint_are_its_entries(shop: Deployment) -> None:
+    """After the first day, shop n of 3 has sold n and n + 3, of tea if the number is even and of coffee if it is
+    odd."""
     lines = said(shop, "export", "sales/1").splitlines()
     key_groups = {json.loads(line)["key"]["v"]: json.loads(line)["kg"] for line in lines}
     expected = []
@@ -77,7 +79,7 @@ def test_lines_of_our_own_checkpoint(shop: Deployment) -> None:
     assert sorted(lines) == sorted(expected)
 
 
-def test_one_state_alone(shop: Deployment) -> None:
+def test_one_state_can_be_exported_alone(shop: Deployment) -> None:
     every = said(shop, "export", "sales/5").splitlines()
     one = said(shop, "export", "sales/5", "--state", "total").splitlines()
     assert len(one) == 3
@@ -87,7 +89,7 @@ def test_one_state_alone(shop: Deployment) -> None:
     assert line.endswith("known states are items, per_item, total")
 
 
-def test_a_file_holds_the_same_lines_and_is_not_overwritten(shop: Deployment, tmp_path: Path) -> None:
+def test_the_output_file_has_the_same_lines_and_is_never_overwritten(shop: Deployment, tmp_path: Path) -> None:
     target = tmp_path / "lines.jsonl"
     assert said(shop, "export", "sales/5", "-o", target) == ""
     assert target.read_text(encoding="utf-8") == said(shop, "export", "sales/5")
@@ -97,7 +99,7 @@ def test_a_file_holds_the_same_lines_and_is_not_overwritten(shop: Deployment, tm
     assert "no/such: No such file or directory" in refused(shop, "export", "sales/1", "-o", tmp_path / "no/such")
 
 
-def test_a_file_that_fails_half_way_is_gone(tmp_path: Path) -> None:
+def test_the_output_file_of_a_failed_export_is_removed(tmp_path: Path) -> None:
     write_several_operators(tmp_path / "savepoint")
     target = tmp_path / "lines.jsonl"
     for words in ([], ["-o", target]):
@@ -107,8 +109,8 @@ def test_a_file_that_fails_half_way_is_gone(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_all_goes_on_past_what_cannot_be_written(tmp_path: Path) -> None:
-    """The third of four operators has a serializer that nobody knows."""
+def test_an_export_of_all_operators_continues_after_one_that_cannot_be_written(tmp_path: Path) -> None:
+    """The third of four operators has an unknown serializer."""
     write_several_operators(tmp_path / "savepoint")
     result = call(None, "export", tmp_path / "savepoint", "--all")
     assert result.exit_code == 1
@@ -120,13 +122,14 @@ def test_all_goes_on_past_what_cannot_be_written(tmp_path: Path) -> None:
     assert shown.stdout.count("key ") >= 2
 
 
-def test_values_of_a_user_do_not_keep_others_from_being_exported(tmp_path: Path) -> None:
-    """In the heap's stream nothing says where a Kryo value ends: its states are listed, those before are not lost."""
+def test_values_of_a_users_class_do_not_prevent_the_export_of_others(tmp_path: Path) -> None:
+    """In the heap's stream the end of a Kryo value is unknown: such states are listed, and the states before them
+    are exported."""
     result = call(None, "export", savepoint("1.20.5/kryo-hashmap-canonical"), "--all")
     assert result.exit_code == 0
 
 
-def test_parquet_holds_what_to_arrow_gives(shop: Deployment, tmp_path: Path) -> None:
+def test_parquet_files_have_the_table_of_to_arrow(shop: Deployment, tmp_path: Path) -> None:
     for number, name in ((5, "sales"), (1, "tours")):
         target = tmp_path / name / "out"
         printed = said(shop, "export", f"{name}/{number}", "--format", "parquet", "-o", target).splitlines()
@@ -140,7 +143,7 @@ def test_parquet_holds_what_to_arrow_gives(shop: Deployment, tmp_path: Path) -> 
             assert pq.read_table(target / f"{state}.parquet").equals(expected)
 
 
-def test_parquet_overwrites_nothing(shop: Deployment, tmp_path: Path) -> None:
+def test_parquet_files_are_never_overwritten(shop: Deployment, tmp_path: Path) -> None:
     command = ("export", "sales/5", "--format", "parquet", "-o", tmp_path)
     (tmp_path / "per_item.parquet").write_text("mine")
     assert refused(shop, *command) == f"statelib: {tmp_path}/per_item.parquet exists already"
@@ -151,7 +154,7 @@ def test_parquet_overwrites_nothing(shop: Deployment, tmp_path: Path) -> None:
     assert refused(shop, *command[:-1], file) == f"statelib: {file} exists already"
 
 
-def test_bad_calls_are_refused(shop: Deployment) -> None:
+def test_bad_options_are_refused(shop: Deployment) -> None:
     assert refused(shop, "export", "sales/1", "--format", "csv").endswith(
         "'csv': expected typed-jsonl, jsonl or parquet"
     )
@@ -159,8 +162,8 @@ def test_bad_calls_are_refused(shop: Deployment) -> None:
     assert (result.exit_code, result.stderr.splitlines()[1:]) == (2, ["  hint: add -o DIRECTORY"])
 
 
-def test_several_operators(tmp_path: Path) -> None:
-    """Each line names its operator; Parquet has no place for that, and asks which one."""
+def test_several_operators_are_exported_together_as_lines_only(tmp_path: Path) -> None:
+    """Each line names its operator; Parquet has no place for that, so one operator must be selected."""
     source = tmp_path / "savepoint"
     write_several_operators(source, readable=True)
     ids = ["01" + "ab" * 15, "02" + "ab" * 15]
@@ -175,7 +178,7 @@ def test_several_operators(tmp_path: Path) -> None:
 
 
 def test_plain_json_has_the_names_of_fields(shop: Deployment) -> None:
-    """For other programs: what a pipeline's file calls its fields, and no types."""
+    """This form is for other programs: it has the field names of the pipeline file, and no types."""
     lines = [json.loads(line) for line in said(shop, "export", "sales/1", "--format", "jsonl").splitlines()]
     (total,) = [line for line in lines if line["state"] == "total" and line["key"] == "shop-1"]
     assert list(total) == ["operator", "state", "key_group", "key", "value"]
@@ -187,7 +190,7 @@ def test_plain_json_has_the_names_of_fields(shop: Deployment) -> None:
     assert {line["user_key"]: line["value"] for line in per_item} == {"café": 1, "tea": 1}
 
 
-def test_lines_come_in_the_order_of_their_text(shop: Deployment) -> None:
+def test_lines_are_sorted_by_their_text(shop: Deployment) -> None:
     ordered = said(shop, "export", "sales/1").splitlines()
     assert ordered == sorted(ordered, key=lambda line: line.encode("utf-16-be"))
     stored = said(shop, "export", "sales/1", "--unsorted").splitlines()
@@ -198,8 +201,8 @@ CHAIN = FLINK / "1.20.5" / "rocksdb-incremental-chain"
 MOVED = f"file:///flink-data/1.20.5/1.20.5/{CHAIN.name}={CHAIN}"
 
 
-def test_a_checkpoint_that_was_moved(tmp_path: Path) -> None:
-    """Nothing is opened but what the mapping names; every command takes it."""
+def test_a_moved_checkpoint_is_exported_with_relocate(tmp_path: Path) -> None:
+    """Only files in the places of the mapping are opened; every command accepts it."""
     checkpoints = sorted(CHAIN.glob("checkpoints/*/chk-*"))
     message = refused(None, "export", checkpoints[-1], "--all")
     assert "handle of '/flink-data/1.20.5/" in message
@@ -219,7 +222,7 @@ def test_a_checkpoint_that_was_moved(tmp_path: Path) -> None:
         assert "OLD_PREFIX" in call(None, "export", checkpoints[-1], "--relocate", bad).stderr
 
 
-def test_a_change_log_that_does_not_name_the_type_of_its_keys() -> None:
+def test_a_change_log_without_the_type_of_its_keys_needs_an_option() -> None:
     log = FLINK / "1.20.5" / "rocksdb-changelog"
     path = sorted(log.glob("checkpoints/*/chk-*"))[-1]
     command = ("export", path, "--relocate", f"file:///flink-data/1.20.5/1.20.5/{log.name}={log}")

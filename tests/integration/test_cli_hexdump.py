@@ -29,7 +29,7 @@ def own_files(deployment: Deployment, name: str) -> list[str]:
     return [s.name if isinstance(s, ByteStreamStateHandle) else s.path for s in opened.streams()]
 
 
-def test_the_whole_metadata_of_ours_with_its_manifest(shop: Deployment) -> None:
+def test_metadata_of_statelib_are_dumped_as_a_whole_with_the_manifest(shop: Deployment) -> None:
     answer = json.loads(said(shop, "hexdump", "sales/5", "--json"))
     (part,) = answer["parts"]
     data = Path(shop.storage_root, "sales", "chk-5", "_metadata").read_bytes()
@@ -50,7 +50,7 @@ def test_no_line_is_wider_than_the_terminal(shop: Deployment, columns: int) -> N
 
 
 @pytest.mark.parametrize("checkpoint", ["sales/chk-5", "tours/chk-1"])
-def test_every_file_of_ours_is_shown(shop: Deployment, checkpoint: str) -> None:
+def test_every_file_of_a_checkpoint_can_be_dumped(shop: Deployment, checkpoint: str) -> None:
     files = own_files(shop, checkpoint)
     assert files
     for file in files:
@@ -59,7 +59,7 @@ def test_every_file_of_ours_is_shown(shop: Deployment, checkpoint: str) -> None:
         assert sum(part["size_bytes"] for part in answer["parts"]) == answer["size_bytes"] > 0
 
 
-def test_a_range_of_bytes(shop: Deployment) -> None:
+def test_a_range_of_bytes_can_be_dumped(shop: Deployment) -> None:
     shown = said(None, "hexdump", KINDS, "--offset", 0x2A, "--length", 8, columns=80).splitlines()
     rows = [line for line in shown if re.match(r"[0-9a-f]{8}  ", line)]
     assert rows[0].startswith("0000002a  00 01  ")
@@ -67,7 +67,7 @@ def test_a_range_of_bytes(shop: Deployment) -> None:
     assert [row.split()[0] for row in rows] == ["0000002a", "0000002c", "00000030", "00000031"]
 
 
-def test_damage_is_shown_where_it_is(tmp_path: Path) -> None:
+def test_damage_is_shown_at_its_offset(tmp_path: Path) -> None:
     data = bytearray((KINDS / "_metadata").read_bytes())
     data[0x41] = 99
     (tmp_path / "_metadata").write_bytes(data)
@@ -79,7 +79,7 @@ def test_damage_is_shown_where_it_is(tmp_path: Path) -> None:
     assert re.search(r"^> 00000040  00 63 ", result.stdout, re.MULTILINE)
 
 
-def test_a_cut_file_is_shown_up_to_the_cut(tmp_path: Path) -> None:
+def test_a_truncated_file_is_dumped_up_to_its_end(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     directory = Path(deployment.storage_root, "sales", "chk-5")
     file = next(path for path in sorted(directory.iterdir()) if path.name != "_metadata")
@@ -97,14 +97,14 @@ def test_a_cut_file_is_shown_up_to_the_cut(tmp_path: Path) -> None:
     assert "content (100 bytes)" in result.stdout
 
 
-def test_bad_calls(shop: Deployment) -> None:
+def test_bad_options_are_refused(shop: Deployment) -> None:
     assert "no handle refers to a file 'nothing'" in refused(shop, "hexdump", "sales/5", "--file", "nothing")
     assert "expected 0 or more" in refused(shop, "hexdump", "sales/5", "--offset", "-1")
     assert "no checkpoint 99" in refused(shop, "hexdump", "sales/99")
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
-def test_change_logs_and_the_state_below_them(tmp_path: Path, backend: str) -> None:
+def test_change_logs_and_the_state_below_them_are_dumped(tmp_path: Path, backend: str) -> None:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     text = SALES.replace("backend: heap", f"backend: {backend}")
@@ -126,7 +126,7 @@ def test_change_logs_and_the_state_below_them(tmp_path: Path, backend: str) -> N
     assert ("RocksDB meta stream" if backend == "rocksdb" else "canonical stream") in titles
 
 
-def test_a_file_of_a_snapshot_that_was_moved() -> None:
+def test_a_file_of_a_moved_snapshot_can_be_dumped() -> None:
     folder = FLINK / "1.20.5" / "rocksdb-incremental-chain"
     (last,) = folder.glob("checkpoints/*/chk-4")
     move = ("--relocate", f"file:///flink-data/1.20.5/1.20.5/{folder.name}={folder}")
@@ -140,7 +140,7 @@ def test_a_file_of_a_snapshot_that_was_moved() -> None:
 
 
 def told_streams(directory: Path, limit: int) -> list[dict[str, Any]]:
-    """The parts of all streams of a savepoint's keyed state."""
+    """Return the parts of all streams of a savepoint's keyed state."""
     streams = [s for part in open_checkpoint(str(directory)).each_operator() for s in part.streams()]
     names = dict.fromkeys(s.name if isinstance(s, ByteStreamStateHandle) else s.path for s in streams)
     answers = [json.loads(said(None, "hexdump", directory, "--file", n, "--limit", limit, "--json")) for n in names]
@@ -148,7 +148,7 @@ def told_streams(directory: Path, limit: int) -> list[dict[str, Any]]:
 
 
 def entries_of(parts: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """(state, what its fields say) of each entry that was taken apart."""
+    """Return (state, its fields) of each entry that was decoded."""
     entries: list[tuple[str, dict[str, Any]]] = []
     for part in parts:
         assert part["problem"] is None
@@ -169,7 +169,7 @@ def truth_of(directory: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("fixture", ["kinds-hashmap-canonical-p1", "compressed-hashmap-canonical"])
-def test_the_entries_of_canonical_key_groups_are_those_of_the_job(fixture: str) -> None:
+def test_the_entries_of_canonical_key_groups_are_those_that_the_job_wrote(fixture: str) -> None:
     directory = savepoint(f"1.20.5/{fixture}")
     entries = [
         {"state": state, **entry["key"], **member}
@@ -183,7 +183,7 @@ def test_the_entries_of_canonical_key_groups_are_those_of_the_job(fixture: str) 
     )
 
 
-def test_the_entries_of_heap_key_groups_are_those_of_the_job() -> None:
+def test_the_entries_of_heap_key_groups_are_those_that_the_job_wrote() -> None:
     directory = savepoint("1.20.5/kinds-hashmap-native-p2")
     entries = [
         (s, str(e["key"]), str(e["value"])) for s, e in entries_of(told_streams(directory, 10_000)) if "value" in e
@@ -197,7 +197,7 @@ def test_the_entries_of_heap_key_groups_are_those_of_the_job() -> None:
 @pytest.mark.parametrize(
     "fixture", ["kinds-hashmap-canonical-p1", "kinds-hashmap-native-p2", "compressed-hashmap-canonical"]
 )
-def test_only_so_many_entries_are_taken_apart(fixture: str) -> None:
+def test_only_a_limited_number_of_entries_is_decoded(fixture: str) -> None:
     parts = told_streams(savepoint(f"1.20.5/{fixture}"), 3)
     whole = [part for part in parts if "stream, key groups" in str(part["title"])]
     assert len(entries_of(parts)) == 3 * len(whole)
@@ -206,7 +206,7 @@ def test_only_so_many_entries_are_taken_apart(fixture: str) -> None:
         assert sum(field["size_bytes"] for field in part["fields"]) == part["size_bytes"]
 
 
-def test_a_damaged_entry_is_shown_where_it_is(tmp_path: Path) -> None:
+def test_a_damaged_entry_is_shown_at_its_offset(tmp_path: Path) -> None:
     source = savepoint("1.20.5/kinds-hashmap-canonical-p4-files")
     copy = Path(shutil.copytree(source, tmp_path / source.name))
     file = max((path for path in copy.iterdir() if path.name != "_metadata"), key=lambda path: path.stat().st_size)

@@ -25,7 +25,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     return open_shop(tmp_path_factory.mktemp("shop"))
 
 
-def test_ours_has_entries_sizes_bars_and_files(shop: Deployment) -> None:
+def test_a_snapshot_of_statelib_has_entries_sizes_bars_and_files(shop: Deployment) -> None:
     output = said(shop, "inspect", "sales/5", columns=160)
     assert re.search(r"per_item: map, 6 entries\n.*├── user key string\n.*└── value long", output)
     assert re.search(r"├── 0 0-63   █+·* \d entries, \d\.\d KiB$", output, re.MULTILINE)
@@ -36,7 +36,7 @@ def test_ours_has_entries_sizes_bars_and_files(shop: Deployment) -> None:
     assert "operator state, split_distribute, 1 element" in output
 
 
-def test_the_parts_of_the_json_add_up(shop: Deployment) -> None:
+def test_the_numbers_of_the_json_add_up(shop: Deployment) -> None:
     answer = json.loads(said(shop, "inspect", "sales/5", "--json"))
     (operator,) = answer["operators"]
     groups = operator["entries_by_key_group"]
@@ -57,7 +57,7 @@ def test_keys_are_counted_once_over_all_states(shop: Deployment) -> None:
     assert "\n│   ├── 3 keys\n" in said(shop, "checkpoints", "show", "sales/5")
 
 
-def test_flinks_entries_are_counted_when_asked_for() -> None:
+def test_entries_of_flinks_snapshots_are_counted_on_request() -> None:
     def entries(*words: str) -> list[int | None]:
         operators = json.loads(said(None, "inspect", FILES, "--json", *words))["operators"]
         return [s["entries"] for o in operators for s in o["states"] if s["kind"] != "timers"]
@@ -78,7 +78,7 @@ def test_flinks_entries_are_counted_when_asked_for() -> None:
 
 @pytest.mark.parametrize("columns", [80, 160])
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: f"{path.parent.name}-{path.name}"[:60])
-def test_every_snapshot_of_flinks_is_shown(path: Path, columns: int) -> None:
+def test_every_snapshot_of_flink_is_shown(path: Path, columns: int) -> None:
     output = said(None, "inspect", path, columns=columns)
     about = json.loads(said(None, "inspect", path, "--json"))
     assert len(re.findall(r"── Operator ", output)) == len(about["operators"])
@@ -86,7 +86,7 @@ def test_every_snapshot_of_flinks_is_shown(path: Path, columns: int) -> None:
     assert max(map(len, output.splitlines()[1:])) <= max(columns, words + 24)
 
 
-def test_segments_of_merged_files_and_the_uid(tmp_path: Path) -> None:
+def test_segments_of_merged_files_and_the_uid_are_shown(tmp_path: Path) -> None:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     merging = SALES.replace("inline_threshold_bytes: 1", "inline_threshold_bytes: 1, file_merging: {enabled: true}")
@@ -100,7 +100,7 @@ def test_segments_of_merged_files_and_the_uid(tmp_path: Path) -> None:
     assert any(file["segments"] for file in files)
 
 
-def test_bars_and_histograms() -> None:
+def test_bars_and_histograms_are_scaled_to_their_width() -> None:
     assert bar(10, 10) == "█" * 20
     assert bar(1, 10_000) == "█" + "·" * 19
     assert bar(0, 0) == "·" * 20
@@ -109,7 +109,7 @@ def test_bars_and_histograms() -> None:
     assert len(histogram([1] * 33)) == 17
 
 
-def test_counting_damaged_state_says_so(tmp_path: Path) -> None:
+def test_counting_damaged_state_names_the_file(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     file = next(p for p in Path(deployment.storage_root, "sales", "chk-5").iterdir() if p.name != "_metadata")
     file.write_bytes(file.read_bytes()[:-1])
@@ -123,7 +123,7 @@ def completions(deployment: Deployment | None, *words: str) -> list[str]:
     return CliRunner().invoke(app, [], prog_name="statelib", env=env).stdout.split()
 
 
-def test_a_shell_offers_ids_directories_and_options(shop: Deployment) -> None:
+def test_shell_completion_offers_ids_directories_and_options(shop: Deployment) -> None:
     assert completions(shop, "statelib", "inspect", "sal") == ["sales/5", "sales/4", "sales/2", "sales/1"]
     assert completions(shop, "statelib", "hexdump", "t") == ["tours/1"]
     directory = f"{shop.storage_root}/sales"
@@ -134,5 +134,5 @@ def test_a_shell_offers_ids_directories_and_options(shop: Deployment) -> None:
 
 
 @pytest.mark.parametrize("command", ["inspect", "hexdump", "checkpoints diff", "restore"])
-def test_help_has_an_example(command: str) -> None:
+def test_the_help_of_each_command_has_an_example(command: str) -> None:
     assert f"statelib {command} " in " ".join(said(None, *command.split(), "--help", columns=160).split("Example")[-1:])

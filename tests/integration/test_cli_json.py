@@ -59,8 +59,8 @@ ELSEWHERE = {
     "pipelines discard",
     "pipelines stop",
 }
-"""Called below, in test_bootstrap_on_spark.py, test_statestore_import.py, test_quarantine_flow.py and
-test_without_file.py."""
+"""Commands that are called below, or in test_bootstrap_on_spark.py, test_statestore_import.py,
+test_quarantine_flow.py and test_without_file.py."""
 
 
 @pytest.fixture(scope="module")
@@ -88,22 +88,24 @@ def assert_keys(answer: Answer, document: Any) -> None:
         assert set(each) == set(answer.keys)
 
 
-def test_every_command_has_an_answer() -> None:
+def test_every_command_has_a_declared_json_answer() -> None:
     assert set(commands()) == set(ANSWERS) == set(CALLS) | ELSEWHERE
 
 
 @pytest.mark.parametrize("command", CALLS)
-def test_the_keys_are_those_of_the_reference(shop: Deployment, root: Path, command: str) -> None:
+def test_the_keys_of_each_answer_are_those_of_the_reference(shop: Deployment, root: Path, command: str) -> None:
     words = CALLS[command].format(root=root).split()
     assert_keys(ANSWERS[command], told(shop, *command.split(), *words))
 
 
-def test_a_refusal_is_an_answer_too(shop: Deployment) -> None:
+def test_an_error_is_a_json_answer_too(shop: Deployment) -> None:
     for words in (["run", "sails"], ["verify", "sales/99"], ["catalog", "rebuild"], ["savepoint", "create", "sails"]):
         assert_keys(ERROR, told(shop, *words, status=2))
 
 
-def test_commands_with_spark(shop: Deployment, root: Path, spark: SparkSession) -> None:
+def test_the_answers_of_commands_with_spark_have_the_declared_keys(
+    shop: Deployment, root: Path, spark: SparkSession
+) -> None:
     assert_keys(ANSWERS["savepoint create"], told(shop, "savepoint", "create", "sales", "--note", "for machines"))
     assert_keys(ANSWERS["pipelines stop"], told(shop, "pipelines", "stop", "sales", "--savepoint"))
     told(shop, "pipelines", "resume", "sales")

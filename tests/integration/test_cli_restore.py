@@ -44,7 +44,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Deployment:
-    """One that a test may change."""
+    """Return a deployment that a test may change."""
     return open_shop(tmp_path / "shop")
 
 
@@ -92,7 +92,7 @@ def test_a_restore_moves_the_head_and_the_next_run_builds_on_it(shop: Deployment
     assert verify(again).problems == ()
 
 
-def test_nothing_to_replay(untouched: Deployment) -> None:
+def test_the_plan_states_if_there_is_nothing_to_replay(untouched: Deployment) -> None:
     output = said(untouched, "restore", "sales", "5", "--dry-run")
     assert "next: nothing to replay: the next run of sales.checkpoint is that of 2013-01-03 00:00:00 UTC" in output
     assert re.search(r"^leaves +nothing behind$", output, re.MULTILINE)
@@ -100,7 +100,7 @@ def test_nothing_to_replay(untouched: Deployment) -> None:
     assert re.search(r"^aborts +nothing$", output, re.MULTILINE)
 
 
-def test_it_asks_first(shop: Deployment) -> None:
+def test_a_restore_needs_a_confirmation(shop: Deployment) -> None:
     before = head(shop), states(shop)
     for answer, status, words in (("n\n", 1, "nothing was changed"), ("", 2, "not confirmed")):
         code, output = answered(shop, answer, "sales", "1")
@@ -132,7 +132,7 @@ def test_it_asks_first(shop: Deployment) -> None:
         (["sales", "/nowhere"], "/nowhere: no _metadata file"),
     ],
 )
-def test_bad_calls_are_refused(untouched: Deployment, words: list[str], message: str) -> None:
+def test_bad_arguments_are_refused(untouched: Deployment, words: list[str], message: str) -> None:
     before = head(untouched), states(untouched)
     assert message in refused(untouched, "restore", *words, "--yes")
     assert (head(untouched), states(untouched)) == before
@@ -159,7 +159,7 @@ def test_a_pipeline_that_could_not_read_the_state_is_refused(
     assert message in refused(shop, "restore", "tours", "1", "--yes")
 
 
-def test_a_damaged_snapshot_is_found_before_anything_changes(shop: Deployment) -> None:
+def test_a_damaged_snapshot_is_detected_before_anything_changes(shop: Deployment) -> None:
     before = head(shop), states(shop)
     file = next(path for path in Path(shop.storage_root, "sales", "chk-1").iterdir() if path.name != "_metadata")
     file.write_bytes(file.read_bytes()[:-1] + b"\x00")
@@ -170,7 +170,9 @@ def test_a_damaged_snapshot_is_found_before_anything_changes(shop: Deployment) -
     assert call(shop, "restore", "sales", "1", "--yes", "--no-verify").exit_code == 0
 
 
-def test_a_directory_that_is_not_in_the_catalog(shop: Deployment, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_in_the_catalog_is_restored_with_either_claim_mode(
+    shop: Deployment, tmp_path: Path
+) -> None:
     copy = shutil.copytree(f"{shop.storage_root}/sales/chk-2", tmp_path / "copy")
     said(shop, "restore", "sales", copy, "--yes")
     imported = head(shop).head
@@ -182,7 +184,7 @@ def test_a_directory_that_is_not_in_the_catalog(shop: Deployment, tmp_path: Path
 
 
 def outside(directory: Path, elsewhere: Path) -> None:
-    """Let the snapshot's handles and manifest name their files by their places elsewhere."""
+    """Let the snapshot's handles and manifest name their files by paths outside the directory."""
     metadata, manifest = read_checkpoint_file((directory / "_metadata").read_bytes())
     assert manifest is not None
     (operator,) = metadata.operators
@@ -199,7 +201,7 @@ def outside(directory: Path, elsewhere: Path) -> None:
 
 
 def test_files_outside_the_directory_are_refused_by_both_modes(untouched: Deployment, tmp_path: Path) -> None:
-    """Also by a dry run: no run could read them, and who claimed them would delete them."""
+    """A dry run refuses them as well: no run could read them, and a claim would delete them."""
     source = f"{untouched.storage_root}/sales/chk-2"
     beside, inside = (Path(shutil.copytree(source, tmp_path / name)) for name in ("beside", "inside"))
     outside(beside, tmp_path / "beside-2")
@@ -215,7 +217,7 @@ def test_files_outside_the_directory_are_refused_by_both_modes(untouched: Deploy
     assert (head(untouched), states(untouched)) == before
 
 
-def test_a_state_that_is_no_more_is_left_out_only_when_that_is_said(shop: Deployment) -> None:
+def test_a_removed_state_is_left_out_only_with_the_option_for_it(shop: Deployment) -> None:
     file = Path(shop.pipelines_directory, "sales.yaml")
     file.write_text(re.sub(r"  items: .*\n", "", file.read_text()))
     command = ("restore", "sales", "1", "--dry-run")
@@ -227,7 +229,7 @@ def test_a_state_that_is_no_more_is_left_out_only_when_that_is_said(shop: Deploy
     assert "only if the pipeline file says 'allow_non_restored_state: true'" in result.stdout + result.stderr
 
 
-def test_retention_leaves_alone_what_a_person_is_asked_about(shop: Deployment) -> None:
+def test_retention_keeps_a_checkpoint_while_a_restore_waits_for_confirmation(shop: Deployment) -> None:
     file = Path(shop.pipelines_directory, "sales.yaml")
     file.write_text(file.read_text().replace("bytes: 1}", "bytes: 1, retain: {count: 1}}"))
     checkpoint_of(shop, "sales", 3, sales(200))

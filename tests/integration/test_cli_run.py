@@ -52,7 +52,9 @@ def totals(deployment: Deployment, snapshot: str) -> dict[str, int]:
     return {row["key"]: row["value"] for row in resolve(deployment, snapshot).to_arrow("total").to_pylist()}
 
 
-def test_a_range_then_the_next_then_a_failure_then_all_of_it(deployment: Deployment, spark: SparkSession) -> None:
+def test_runs_of_a_range_and_of_the_next_interval_stop_at_a_failure_and_continue_later(
+    deployment: Deployment, spark: SparkSession
+) -> None:
     planned = json.loads(said(deployment, "run", "orders", "--end", "2026-01-04", "--dry-run", "--json"))
     assert len(planned["intervals"]) == 3
     assert said(deployment, "run", "orders", "--end", "2026-01-03").count("completed") == 2
@@ -95,7 +97,7 @@ def test_a_range_then_the_next_then_a_failure_then_all_of_it(deployment: Deploym
     assert stopped[2] == "to go on: statelib pipelines resume orders"
 
 
-def test_the_whole_range_as_one_interval_reads_every_day(deployment: Deployment, spark: SparkSession) -> None:
+def test_a_whole_range_as_one_interval_reads_every_day(deployment: Deployment, spark: SparkSession) -> None:
     write_day(Path(deployment.data), 2, 5)
     done = json.loads(said(deployment, "run", "orders", "--whole", "--end", "2026-01-03", "--json"))
     assert [c["events"]["applied"] for c in done["checkpoints"]] == [6]
@@ -105,7 +107,7 @@ def test_the_whole_range_as_one_interval_reads_every_day(deployment: Deployment,
     assert "it does not consist of intervals of the schedule '@daily'" in half
 
 
-def test_bounds_that_make_no_intervals_are_refused(deployment: Deployment) -> None:
+def test_bounds_that_are_no_intervals_of_the_schedule_are_refused(deployment: Deployment) -> None:
     assert "begins at 2026-01-01 12:00:00" in refused(deployment, "run", "orders", "--start", "2026-01-01T12:00")
     assert "it must be after --start" in refused(
         deployment, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-01"
@@ -134,7 +136,7 @@ def test_bounds_are_in_the_time_zone_of_the_pipeline(deployment: Deployment) -> 
     assert said(deployment, "run", "orders", "--dry-run").startswith("2025-12-31 23:00:00 to 2026-01-01 23:00:00 UTC")
 
 
-def test_a_pipeline_without_a_schedule_is_told_its_intervals(deployment: Deployment) -> None:
+def test_a_pipeline_without_a_schedule_needs_explicit_bounds(deployment: Deployment) -> None:
     unscheduled = "\n".join(line for line in ORDERS.splitlines() if not line.startswith("schedule"))
     (Path(deployment.pipelines_directory) / "orders.yaml").write_text(unscheduled)
     assert "the start of its first interval is unknown" in refused(deployment, "run", "orders")
@@ -147,7 +149,7 @@ def test_an_unknown_format_of_a_savepoint_is_refused(deployment: Deployment) -> 
     assert "no completed checkpoint" in refused(deployment, "savepoint", "create", "orders")
 
 
-def test_names_are_completed(deployment: Deployment) -> None:
+def test_shell_completion_offers_pipeline_names(deployment: Deployment) -> None:
     words = {"_STATELIB_COMPLETE": "complete_bash", "COMP_CWORD": "2", "COMP_WORDS": "statelib run or"}
     result = CliRunner().invoke(app, [], prog_name="statelib", env={**environment(deployment), **words})
     assert result.stdout.split() == ["orders"]

@@ -22,7 +22,7 @@ def data_files(deployment: Deployment) -> list[Path]:
     return sorted(path for path in Path(deployment.storage_root).rglob("*-0-*") if path.is_file())
 
 
-def test_damage_is_found_by_the_part_that_reads_it(shop: Deployment) -> None:
+def test_damage_is_detected_by_the_part_that_reads_it(shop: Deployment) -> None:
     damaged = data_files(shop)[0]
     damaged.write_bytes(bytes(len(damaged.read_bytes())))
     assert call(shop, "verify").exit_code == 1
@@ -31,7 +31,7 @@ def test_damage_is_found_by_the_part_that_reads_it(shop: Deployment) -> None:
     assert call(shop, "verify", "--read-data-subset", "100%").exit_code == 1
 
 
-def test_a_missing_file_is_found_by_every_part(shop: Deployment) -> None:
+def test_a_missing_file_is_detected_by_every_part(shop: Deployment) -> None:
     data_files(shop)[0].unlink()
     assert {call(shop, "verify", "--read-data-subset", f"{n}/4").exit_code for n in (1, 2, 3, 4)} == {1}
 
@@ -53,7 +53,7 @@ def test_the_seed_is_shown_and_chooses_the_same_files(shop: Deployment) -> None:
     assert {each["subset_seed"] for each in json.loads(said(shop, "verify", "--json"))} == {None}
 
 
-def test_options_that_say_nothing_are_refused(shop: Deployment) -> None:
+def test_contradictory_or_useless_options_are_refused(shop: Deployment) -> None:
     assert "--seed goes with" in refused(shop, "verify", "--seed", "1")
     assert "expected one of them" in refused(shop, "verify", "--no-read-data", "--read-data-subset", "5%")
     assert "expected a percentage or a part" in refused(shop, "verify", "--read-data-subset", "5")

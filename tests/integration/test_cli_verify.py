@@ -32,7 +32,7 @@ def data_files(where: Path) -> list[Path]:
 
 @pytest.fixture
 def copy(shop: Deployment, tmp_path: Path) -> Callable[[str, int], Path]:
-    """A checkpoint of the shop, copied, to be damaged."""
+    """Return a copy of a checkpoint of the shop, which a test may damage."""
     return lambda name, number: Path(shutil.copytree(directory(shop, name, number), tmp_path / f"{name}-{number}"))
 
 
@@ -49,7 +49,7 @@ def damaged(snapshot: object, *words: str, deployment: Deployment | None = None)
 
 
 @pytest.mark.parametrize("words", [[], ["--no-read-data"]])
-def test_every_completed_checkpoint_is_whole(shop: Deployment, words: list[str]) -> None:
+def test_every_completed_checkpoint_is_verified_as_whole(shop: Deployment, words: list[str]) -> None:
     result = call(shop, "verify", *words)
     assert (result.exit_code, result.stderr) == (0, "5 verified, 0 damaged\n")
     rows = [line.split() for line in result.stdout.splitlines()]
@@ -65,13 +65,13 @@ def test_every_completed_checkpoint_is_whole(shop: Deployment, words: list[str])
     assert [v["files"] for v in answer] == [len(list((state / place).iterdir())) for place in places]
 
 
-def test_one_snapshot_or_one_pipeline(shop: Deployment) -> None:
+def test_one_snapshot_or_one_pipeline_can_be_verified(shop: Deployment) -> None:
     assert said(shop, "verify", "tours/1") == said(shop, "verify", "-p", "tours")
     assert said(None, "verify", directory(shop, "tours", 1)) == said(shop, "verify", "tours/1")
     assert "both the snapshot sales/1 and the pipeline tours" in refused(shop, "verify", "sales/1", "-p", "tours")
 
 
-def test_flink_s_own_savepoints_can_be_counted(tmp_path: Path) -> None:
+def test_entries_of_flinks_savepoints_can_be_counted(tmp_path: Path) -> None:
     source = savepoint("1.20.5/keys-long-hashmap-canonical")
     lines = len(said(None, "export", source, "--state", "count").splitlines())
     assert lines > 10
@@ -86,7 +86,7 @@ def test_flink_s_own_savepoints_can_be_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 0.5, -1])
-def test_one_flipped_bit_is_found_in_any_file(copy: Callable[[str, int], Path], at: float) -> None:
+def test_one_flipped_bit_in_any_file_is_detected(copy: Callable[[str, int], Path], at: float) -> None:
     where = copy("sales", 5)
     for file in data_files(where):
         good = file.read_bytes()
@@ -103,7 +103,7 @@ def test_one_flipped_bit_is_found_in_any_file(copy: Callable[[str, int], Path], 
 
 
 @pytest.mark.parametrize("words", [[], ["--no-read-data"]])
-def test_a_missing_and_a_short_file_are_named(copy: Callable[[str, int], Path], words: list[str]) -> None:
+def test_missing_and_truncated_files_are_named(copy: Callable[[str, int], Path], words: list[str]) -> None:
     where = copy("sales", 5)
     first, second = data_files(where)
     size, other = first.stat().st_size, second.stat().st_size
@@ -115,7 +115,7 @@ def test_a_missing_and_a_short_file_are_named(copy: Callable[[str, int], Path], 
     ]
 
 
-def test_damaged_metadata_is_named(copy: Callable[[str, int], Path]) -> None:
+def test_damaged_metadata_are_named(copy: Callable[[str, int], Path]) -> None:
     where = copy("sales", 5)
     file = where / "_metadata"
     good = file.read_bytes()
@@ -135,7 +135,7 @@ def test_damaged_metadata_is_named(copy: Callable[[str, int], Path]) -> None:
 
 @contextmanager
 def replaced(file: Path, data: bytes | None) -> Iterator[None]:
-    """Other bytes in a file of the shop, or none, for a while."""
+    """Replace the bytes of a file of the shop, or remove it, until the block ends."""
     good = file.read_bytes()
     try:
         file.unlink()
@@ -176,7 +176,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_pipeline_file_is_one_line(tmp_path: Path, fault: str) -> None:
+def test_a_broken_pipeline_file_gives_one_line(tmp_path: Path, fault: str) -> None:
     right, wrong, line, field = BROKEN[fault]
     assert SALES.count(right) == 1
     (tmp_path / "sales.yaml").write_text(SALES.replace(right, wrong))

@@ -52,11 +52,11 @@ def running(tmp_path: Path, data: Path) -> Iterator[Topology]:
         pytest.skip(str(reason))
 
 
-def test_workers_die_while_they_write_and_every_checkpoint_is_whole(
+def test_every_checkpoint_is_complete_although_workers_die_while_they_write(
     running: Topology, flights: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One story, because it takes long to start everything. Each worker is killed once, in two checkpoints. In another
-    checkpoint a slow subtask runs twice at the same time. Then everything is cleaned up."""
+    """This is one story, because it takes long to start everything. Each worker is killed once, in two checkpoints.
+    In another checkpoint a slow subtask runs twice at the same time. Then everything is cleaned up."""
     page = with_page(running, tmp_path)
     env = environment(page.places, Ports())
     for name in page.places.settings:
@@ -82,7 +82,7 @@ def test_workers_die_while_they_write_and_every_checkpoint_is_whole(
 
 
 def with_page(running: Topology, tmp_path: Path) -> Topology:
-    """The same, but drivers show Spark's own page, on a port that SPARK_UI_PORT says."""
+    """Return the cluster with drivers that show Spark's own page, on the port of SPARK_UI_PORT."""
     conf, (port,) = tmp_path / "conf", unused_ports(1)
     conf.mkdir()
     own = CHECKOUT / "demo" / "spark"
@@ -96,7 +96,7 @@ def with_page(running: Topology, tmp_path: Path) -> Topology:
 
 
 def checkpoint_without(running: Topology, deployment: Deployment, env: dict[str, str], number: int, host: str) -> None:
-    """A day's checkpoint; a worker dies while both subtasks are uploading."""
+    """Take a day's checkpoint, during which a worker dies while both subtasks are uploading."""
     assert begin(deployment, deployment.pipeline(NAME), day(number), "test").checkpoint_id == number
     with submitted(running, env, number) as job:
         with running.uploading(deployment, NAME, number) as uploads:
@@ -108,7 +108,7 @@ def checkpoint_without(running: Topology, deployment: Deployment, env: dict[str,
 
 
 def checkpoint_with_speculation(running: Topology, deployment: Deployment, env: dict[str, str], number: int) -> None:
-    """A day's checkpoint, the first upload of which does not end: Spark starts that subtask once more, on the other
+    """Take a day's checkpoint whose first upload does not end: Spark starts that subtask once more, on the other
     host, and its copy is the one that counts."""
     begin(deployment, deployment.pipeline(NAME), day(number), "test")
     running.s3.break_next(Fault("hold", "PUT", f"/{NAME}/chk-{number}/", 1))
@@ -125,7 +125,8 @@ def checkpoint_with_speculation(running: Topology, deployment: Deployment, env: 
 def proved(
     running: Topology, deployment: Deployment, job: subprocess.Popen[str], number: int, lost: tuple[str, ...]
 ) -> None:
-    """The job ended well, its checkpoint is whole and registered, and not all of ``lost`` is part of it."""
+    """Assert that the job succeeded, its checkpoint is complete and registered, and not all of ``lost`` is part of
+    it."""
     output, _ = job.communicate(timeout=240)
     assert job.returncode == 0, output
     assert not any(secret in output for secret in running.secrets)
@@ -141,7 +142,7 @@ def proved(
 
 
 def submitted(running: Topology, env: dict[str, str], number: int, *conf: str) -> subprocess.Popen[str]:
-    """The snapshot job, as Airflow's operator starts it."""
+    """Start the snapshot job as Airflow's operator does."""
     script = str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py")
     file = str(running.places.pipelines / f"{NAME}.yaml")
     binary = str(Path(sys.executable).parent / "spark-submit")
@@ -156,7 +157,7 @@ def submitted(running: Topology, env: dict[str, str], number: int, *conf: str) -
 
 
 def secrets_shown(running: Topology, env: dict[str, str]) -> list[str]:
-    """Addresses of Spark's pages, the driver's, the master's and the workers', that show a secret."""
+    """Return the addresses of Spark's pages (of driver, master and workers) that show a secret."""
     driver = f"http://127.0.0.1:{env['SPARK_UI_PORT']}/api/v1/applications"
     (application,) = fetched_json(driver)
     pages = [f"{driver}/{application['id']}/environment", f"{running.spark.page}/", f"{running.spark.page}/json/"]

@@ -33,14 +33,14 @@ def taken(spark: SparkSession, deployment: Deployment, key: str) -> CheckpointId
 
 
 def tables(snapshot: Checkpoint) -> dict[tuple[int, int | None], Path]:
-    """RocksDB's files by checksums, the larger ones."""
+    """Return the larger files of RocksDB by their checksums."""
     assert snapshot.manifest is not None
     directory = Path(local_path(snapshot.directory))
     paths = {(f.crc32c, f.xxh3): f.path for f in snapshot.manifest.files if f.size_bytes > 1000}
     return {key: Path(local_path(path)) if ":" in path else directory / path for key, path in paths.items()}
 
 
-def test_files_are_copied_and_not_read(deployment: Deployment, spark: SparkSession) -> None:
+def test_files_are_copied_without_being_read(deployment: Deployment, spark: SparkSession) -> None:
     write(deployment, NAME, "rocksdb", "incremental")
     days(deployment, NAME, 1, 2)
     base = opened(deployment, NAME, 2)

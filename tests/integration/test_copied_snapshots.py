@@ -83,7 +83,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> Copied:
 
 
 def saved(deployment: Deployment, target: str | None = None, key: str = "k") -> Checkpoint:
-    """A native savepoint that has passed the gate."""
+    """Take a native savepoint that passes the gate."""
     pipeline = deployment.pipeline(TRUNK)
     begun = begin_savepoint(deployment, pipeline, format="native", target=target, note="", owner="t", key=key)
     publish_here(deployment, pipeline, begun.checkpoint_id)
@@ -106,7 +106,7 @@ def tables(snapshot: Checkpoint) -> set[tuple[int, int, int | None]]:
 
 
 def elsewhere(deployment: Deployment) -> str:
-    """Return a user's place for savepoints: beside the storage's root, on the same disk or in the same bucket."""
+    """Return a user's directory for savepoints: beside the storage's root, on the same disk or in the same bucket."""
     return f"{deployment.root_uri()}-mine"
 
 
@@ -179,7 +179,7 @@ def test_the_first_checkpoint_after_no_claim_is_copied(deployment: Deployment, c
         ("heap", f"changelog, {MERGING}"),
     ],
 )
-def test_a_copied_fork_outlives_all_of_its_source(
+def test_a_copied_fork_outlives_its_whole_source(
     deployment: Deployment, copied: Copied, backend: str, strategy: str
 ) -> None:
     for name in (TRUNK, BRANCH):
@@ -207,7 +207,7 @@ def test_a_copied_fork_outlives_all_of_its_source(
     ).problems
 
 
-def test_a_copied_fork_of_a_savepoint_that_lies_elsewhere(deployment: Deployment) -> None:
+def test_a_savepoint_outside_the_storage_can_be_forked_with_copies(deployment: Deployment) -> None:
     for name in (TRUNK, BRANCH):
         write(deployment, name, "rocksdb", "incremental")
     days(deployment, TRUNK, 1, 2)
@@ -219,7 +219,7 @@ def test_a_copied_fork_of_a_savepoint_that_lies_elsewhere(deployment: Deployment
     assert totals(deployment, BRANCH, 1) == {2}
 
 
-def test_what_the_storage_fails_to_copy_is_read_and_written(
+def test_files_that_the_storage_fails_to_copy_are_read_and_written(
     deployment: Deployment, copied: Copied, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(deployment, TRUNK, "rocksdb", "incremental")
@@ -247,7 +247,7 @@ def test_what_the_storage_fails_to_copy_is_read_and_written(
 
 
 @pytest.mark.parametrize("place", ["s3"])
-def test_another_bucket_is_another_storage(
+def test_files_of_another_bucket_are_not_copied_by_the_storage(
     deployment: Deployment, copied: Copied, s3: S3Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     s3.make_bucket("for-savepoints")
@@ -261,7 +261,7 @@ def test_another_bucket_is_another_storage(
 
 
 @pytest.mark.parametrize("place", ["files"])
-def test_a_damaged_original_is_noticed_in_the_copy(deployment: Deployment) -> None:
+def test_a_damaged_original_is_detected_in_the_copy(deployment: Deployment) -> None:
     write(deployment, TRUNK, "rocksdb", "incremental")
     days(deployment, TRUNK, 1, 2)
     uri = next(f.path for f in opened(deployment, TRUNK, 2).manifest.files if "/shared/" in f.path)
@@ -276,7 +276,7 @@ def test_a_damaged_original_is_noticed_in_the_copy(deployment: Deployment) -> No
 
 
 @pytest.mark.parametrize("place", ["files"])
-def test_a_manifest_cannot_have_any_file_copied(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_manifest_cannot_make_the_storage_copy_foreign_files(deployment: Deployment, tmp_path: Path) -> None:
     """A manifest that names a file outside of its directories is refused when files are copied, as it is in a
     restore."""
     write(deployment, TRUNK, "rocksdb", "incremental")
@@ -295,7 +295,7 @@ def test_a_manifest_cannot_have_any_file_copied(deployment: Deployment, tmp_path
 
 
 def replace_paths(snapshot: Checkpoint, old: str, new: str) -> bytes:
-    """The metadata of a snapshot that names another file."""
+    """Return the metadata of a snapshot with another file's path."""
     assert snapshot.manifest is not None
     (operator,) = snapshot.operators
     subtasks = []
@@ -309,7 +309,7 @@ def replace_paths(snapshot: Checkpoint, old: str, new: str) -> bytes:
     return append_manifest(encode_metadata(metadata), replace(snapshot.manifest, files=files))
 
 
-def test_what_a_dead_attempt_duplicated_is_an_orphan(deployment: Deployment) -> None:
+def test_files_that_a_dead_attempt_copied_are_orphans(deployment: Deployment) -> None:
     write(deployment, TRUNK, "rocksdb", "incremental")
     days(deployment, TRUNK, 1, 2)
     pipeline = deployment.pipeline(TRUNK)
@@ -319,7 +319,7 @@ def test_what_a_dead_attempt_duplicated_is_an_orphan(deployment: Deployment) -> 
     before = stored(deployment)
     work, nothing = Work(deployment, pipeline, plan), event_schema(pipeline).empty_table()
     for subtask in (0, 1):
-        snapshot_subtask(work, subtask, subtask, nothing)  # and the driver dies before it publishes
+        snapshot_subtask(work, subtask, subtask, nothing)  # The driver dies before it publishes.
     left = stored(deployment) - before
     assert len(left) > 8
     abort(deployment, TRUNK, begun.checkpoint_id, "its driver died")

@@ -112,7 +112,7 @@ def test_a_file_of_three_lines_makes_the_dags_of_its_directory(parsed: dict[str,
 
 
 @pytest.mark.parametrize("dag_id", ["second.checkpoint", "second.restore", "my_cleanup", "state_verify"])
-def test_settings_reach_every_task(parsed: dict[str, Any], dag_id: str) -> None:
+def test_settings_are_applied_to_every_task(parsed: dict[str, Any], dag_id: str) -> None:
     dag = parsed["dags"][dag_id]
     assert "finance" in dag["tags"]
     assert "statelib" in dag["tags"]
@@ -123,7 +123,7 @@ def test_settings_reach_every_task(parsed: dict[str, Any], dag_id: str) -> None:
         assert {key: task[key] for key in expected} == expected | own, name
 
 
-def test_the_connections_reach_the_operators(parsed: dict[str, Any]) -> None:
+def test_the_connections_are_passed_to_the_operators(parsed: dict[str, Any]) -> None:
     snapshot = parsed["dags"]["second.checkpoint"]["tasks"]["snapshot"]
     assert (snapshot["statelib_conn_id"], snapshot["_conn_id"]) == ("state", "cluster")
     assert parsed["dags"]["state_verify"]["tasks"]["verify"]["statelib_conn_id"] == "state"
@@ -136,7 +136,7 @@ def test_callbacks_are_added_to_the_notifiers(parsed: dict[str, Any]) -> None:
     assert parsed["dags"]["second.checkpoint"]["callbacks"] == ["StatelibNotifier", "print"]
 
 
-def test_what_is_wrong_is_an_import_error_of_its_own_file(parsed: dict[str, Any]) -> None:
+def test_a_mistake_is_an_import_error_of_its_own_file(parsed: dict[str, Any]) -> None:
     assert set(parsed["errors"]) == {"broken.py", "mistyped.py", "unknown.py"}
     assert "bakend" in parsed["errors"]["broken.py"]
     assert "there is no replay: expected some of checkpoint" in parsed["errors"]["mistyped.py"]

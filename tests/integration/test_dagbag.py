@@ -18,7 +18,8 @@ OTHERS = {"state_cleanup", "state_verify", "example_own_dag"}
 SCRIPT = """
 import json, sys
 HEAVY = {"pyarrow", "pyspark", "great_expectations", "pandas", "rocksdict", "obstore", "alembic"}
-# Airflow itself loads SQLAlchemy: the room that we load it in must stay closed, and with it all that computes.
+# Airflow itself loads SQLAlchemy, so the test checks that the room that loads it in statelib is not imported, nor any
+# that computes.
 ENGINES = tuple("statelib." + room for room in ("catalog", "quality", "spark", "storage", "backends", "flows"))
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
@@ -66,7 +67,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def chain(dag: dict[str, Any], first: str) -> list[str]:
-    """The tasks from ``first`` on, each the one successor of the one before."""
+    """Return the tasks from ``first`` on, each the only successor of the one before."""
     order = [first]
     while after := [t for t in dag["tasks"][order[-1]]["after"] if t != "abort"]:
         successors = [t for t in after if not any(t in dag["tasks"][other]["after"] for other in after)]
@@ -83,7 +84,7 @@ def test_every_pipeline_file_has_its_four_dags_and_none_fails_to_import(shipped:
     assert all(dag["doc"] for dag in shipped["dags"].values())
 
 
-def test_airflow_ends_a_snapshot_only_after_it_had_time_to_end_itself(shipped: dict[str, Any]) -> None:
+def test_airflows_timeout_of_a_snapshot_is_longer_than_its_own_deadline(shipped: dict[str, Any]) -> None:
     for name in NAMES:
         for dag in ("checkpoint", "savepoint"):
             tasks = shipped["dags"][f"{name}.{dag}"]["tasks"]
@@ -91,7 +92,7 @@ def test_airflow_ends_a_snapshot_only_after_it_had_time_to_end_itself(shipped: d
             assert tasks["register"]["longest_s"] is None, "a commit is never cut off"
 
 
-def test_a_run_that_failed_has_a_reason_by_the_tasks_that_failed(shipped: dict[str, Any]) -> None:
+def test_the_failure_reason_of_a_run_follows_from_the_failed_tasks(shipped: dict[str, Any]) -> None:
     assert shipped["failures"] == {
         "": "CHECKPOINT_COORDINATOR_SHUTDOWN",
         "snapshot": "TASK_FAILURE",
@@ -106,7 +107,7 @@ def test_parsing_loads_no_engine(shipped: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_checkpoint_runs_begin_snapshot_check_register_on_real_intervals(shipped: dict[str, Any], name: str) -> None:
+def test_the_checkpoint_dag_has_its_tasks_in_order_and_a_schedule(shipped: dict[str, Any], name: str) -> None:
     dag = shipped["dags"][f"{name}.checkpoint"]
     assert chain(dag, "begin") == ["begin", "snapshot", "check_completeness", "register"]
     assert dag["groups"] == {"checkpoint": ["check_completeness", "register", "snapshot"]}
@@ -119,7 +120,7 @@ def test_checkpoint_runs_begin_snapshot_check_register_on_real_intervals(shipped
     assert name in dag["doc"]
 
 
-def test_spark_tasks_submit_the_jobs_for_the_pipeline_file(shipped: dict[str, Any]) -> None:
+def test_spark_tasks_submit_the_jobs_with_the_pipeline_file(shipped: dict[str, Any]) -> None:
     snapshot = shipped["dags"]["route_delays.checkpoint"]["tasks"]["snapshot"]
     assert snapshot["application"] == str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py")
     assert snapshot["args"][:3] == ["--pipeline", str(PIPELINES / "route_delays.yaml"), "--checkpoint-id"]
@@ -127,7 +128,7 @@ def test_spark_tasks_submit_the_jobs_for_the_pipeline_file(shipped: dict[str, An
     assert rehearse["application"] == str(CHECKOUT / "jobs" / "statelib_jobs" / "rehearse_restore.py")
 
 
-def test_savepoint_takes_format_target_note_and_stop(shipped: dict[str, Any]) -> None:
+def test_the_savepoint_dag_has_parameters_for_format_target_note_and_stop(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["aircraft_activity.savepoint"]
     assert chain(dag, "begin") == ["begin", "snapshot", "check_completeness", "register"]
     assert dag["groups"] == {"savepoint": ["check_completeness", "register", "snapshot"]}
@@ -140,7 +141,7 @@ def test_savepoint_takes_format_target_note_and_stop(shipped: dict[str, Any]) ->
     assert dag["params"]["target"]["schema"]["type"] == ["null", "string"]
 
 
-def test_restore_plans_asks_rehearses_switches_and_replays(shipped: dict[str, Any]) -> None:
+def test_the_restore_dag_plans_awaits_approval_rehearses_switches_and_replays(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["aircraft_activity.restore"]
     assert chain(dag, "plan") == ["plan", "approve", "rehearse", "switch", "replay"]
     assert dag["groups"] == {"decision": ["approve", "plan"], "restore": ["rehearse", "switch"]}
@@ -156,7 +157,7 @@ def test_restore_plans_asks_rehearses_switches_and_replays(shipped: dict[str, An
     assert dag["params"]["claim_mode"]["schema"]["enum"] == ["NO_CLAIM", "CLAIM"]
 
 
-def test_state_cleanup_runs_retention_gc_and_the_orphan_report_daily(shipped: dict[str, Any]) -> None:
+def test_the_cleanup_dag_runs_retention_gc_and_the_orphan_report_daily(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["state_cleanup"]
     assert chain(dag, "retention")[:3] == ["retention", "gc", "orphans"]
     assert set(dag["tasks"]) == {"retention", "gc", "orphans", "troubles"}
@@ -168,14 +169,14 @@ def test_state_cleanup_runs_retention_gc_and_the_orphan_report_daily(shipped: di
     assert "statelib gc --dry-run" in dag["doc"]
 
 
-def test_dispose_previews_and_deletes_only_what_was_confirmed(shipped: dict[str, Any]) -> None:
+def test_the_dispose_dag_deletes_only_after_a_preview_and_a_confirmation(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["aircraft_activity.dispose"]
     assert chain(dag, "preview") == ["preview", "dispose"]
     assert dag["params"]["confirm"]["value"] is False
     assert re.search(dag["params"]["savepoint"]["schema"]["pattern"], "7")
 
 
-def test_state_verify_has_a_task_for_each_pipeline(shipped: dict[str, Any]) -> None:
+def test_the_verify_dag_has_a_task_for_each_pipeline(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["state_verify"]
     assert chain(dag, "pipelines") == ["pipelines", "verify"]
     assert dag["timetable"].startswith("Cron")
@@ -190,7 +191,7 @@ def test_state_verify_has_a_task_for_each_pipeline(shipped: dict[str, Any]) -> N
         assert bool(re.search(subset["schema"]["pattern"], text)) is valid, text
 
 
-def test_a_team_writes_its_own_dag_with_operators(shipped: dict[str, Any]) -> None:
+def test_a_team_can_write_its_own_dag_with_operators(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["example_own_dag"]
     assert chain(dag, "checkpoint") == ["checkpoint", "on_sundays", "savepoint"]
     assert dag["tasks"]["checkpoint"]["outlets"] == ["statelib://carrier_streaks/state"]
@@ -198,7 +199,7 @@ def test_a_team_writes_its_own_dag_with_operators(shipped: dict[str, Any]) -> No
     assert dag["tasks"]["checkpoint"]["application"] == str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py")
 
 
-def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engine(tmp_path: Path) -> None:
+def test_fifty_pipelines_with_notifiers_and_deadlines_are_parsed_without_any_engine(tmp_path: Path) -> None:
     """Parsing loads few modules and opens few files, however many pipelines there are. They are counted."""
     directory = tmp_path / "pipelines"
     directory.mkdir()
@@ -245,7 +246,7 @@ BREAKS = [
 ]
 
 
-def test_a_broken_file_is_one_import_error_and_leaves_the_others_alone(tmp_path: Path) -> None:
+def test_a_broken_file_is_one_import_error_and_does_not_affect_the_others(tmp_path: Path) -> None:
     good = (PIPELINES / "aircraft_activity.yaml").read_text()
     directory = tmp_path / "pipelines"
     directory.mkdir()
@@ -274,6 +275,8 @@ def test_a_broken_file_is_one_import_error_and_leaves_the_others_alone(tmp_path:
     + [("gs://bucket/chk-4", True), ("abfss://box@account1.dfs.core.windows.net/x", True), ("az://key@box/x", False)]
     + [(text, False) for text in ("", "0", "-1", "4 ", "latest", "../chk-4", "hdfs://name/chk-4", "/srv\n/x", "1;ls")],
 )
-def test_restore_accepts_an_id_or_an_absolute_path_only(shipped: dict[str, Any], text: str, valid: bool) -> None:
+def test_the_restore_dag_accepts_only_an_id_or_an_absolute_path(
+    shipped: dict[str, Any], text: str, valid: bool
+) -> None:
     pattern = shipped["dags"]["aircraft_activity.restore"]["params"]["checkpoint"]["schema"]["pattern"]
     assert bool(re.search(pattern, text)) is valid

@@ -45,7 +45,7 @@ Harm = tuple[str, str, Any]
 
 
 def harms() -> list[Harm]:
-    """Every value in every column, or a few that the seed says."""
+    """Return every value for every column, or a few that the seed selects."""
     chance, chosen = random.Random(SEED), []
     for table in METADATA.sorted_tables:
         for column in table.columns:
@@ -72,7 +72,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 @pytest.fixture
 def deployment(shop: Deployment) -> Iterator[Deployment]:
-    """The deployment of the module. Changes by a test are undone after it."""
+    """Return the deployment of the module. Changes by a test are undone after it."""
     yield shop
     shutil.copy(file_of(shop).with_name("whole.db"), file_of(shop))
     shutil.rmtree(shop.storage_root)
@@ -84,7 +84,7 @@ def file_of(deployment: Deployment) -> Path:
 
 
 def harm(deployment: Deployment, table: str, column: str, value: Any) -> bool:
-    """Put the value into one row; False where the database itself refuses it."""
+    """Put the value into one row. Return False if the database itself refuses it."""
     with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         (row,) = connection.execute(f"SELECT max(rowid) FROM {table}").fetchone()
         try:
@@ -115,13 +115,13 @@ def page(deployment: Deployment) -> Iterator[Callable[[], object]]:
 
 
 def send(answer: object) -> None:
-    """Make JSON of an answer, as its route does. A value that is not of the declared type is an error."""
+    """Convert an answer to JSON, as its route does. A value that is not of the declared type is an error."""
     for part in answer if isinstance(answer, list) else [answer]:
         TypeAdapter(type(part)).dump_json(part, warnings="error")
 
 
 @pytest.mark.timeout(1200)
-def test_whatever_a_row_holds_everything_goes_on_or_names_it(deployment: Deployment) -> None:
+def test_with_any_value_in_a_row_each_command_works_or_names_the_damage(deployment: Deployment) -> None:
     root, remaining = file_of(deployment).parent, needed(deployment)
     for what in harms():
         if not harm(deployment, *what):
@@ -141,7 +141,7 @@ def test_whatever_a_row_holds_everything_goes_on_or_names_it(deployment: Deploym
 
 
 @pytest.mark.parametrize("base", [5, 6])
-def test_a_base_that_is_no_older_ends_no_process_and_is_named(deployment: Deployment, base: int) -> None:
+def test_a_base_that_is_not_older_is_named_as_damage(deployment: Deployment, base: int) -> None:
     with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute("UPDATE checkpoint SET base = ? WHERE pipeline = 'sales' AND checkpoint_id = 5", [base])
     for act in (
@@ -153,7 +153,7 @@ def test_a_base_that_is_no_older_ends_no_process_and_is_named(deployment: Deploy
         assert damage.value.kind == "catalog-row-damaged"
 
 
-def test_other_pipelines_go_on_and_check_names_every_damaged_row(deployment: Deployment) -> None:
+def test_other_pipelines_work_and_the_check_names_every_damaged_row(deployment: Deployment) -> None:
     with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute("UPDATE checkpoint SET state = 'DONE' WHERE pipeline = 'sales' AND checkpoint_id = 2")
         connection.execute("UPDATE checkpoint SET entries = 'many' WHERE pipeline = 'sales' AND checkpoint_id = 5")
@@ -173,7 +173,7 @@ def test_other_pipelines_go_on_and_check_names_every_damaged_row(deployment: Dep
     assert faults == {("sales", 2, "state"), ("sales", 5, "entries"), ("tours", None, "head")}
 
 
-def test_a_whole_catalog_has_no_faults(deployment: Deployment) -> None:
+def test_an_undamaged_catalog_has_no_faults(deployment: Deployment) -> None:
     assert json.loads(call(deployment, "catalog", "check", "--json").stdout)["faults"] == []
 
 
@@ -187,7 +187,7 @@ def test_a_whole_catalog_has_no_faults(deployment: Deployment) -> None:
         ),
     ],
 )
-def test_rows_that_are_whole_and_make_no_history_are_named(deployment: Deployment, change: str, faults: str) -> None:
+def test_valid_rows_with_an_inconsistent_history_are_named(deployment: Deployment, change: str, faults: str) -> None:
     with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute(f"UPDATE checkpoint SET {change}")
     checked = call(deployment, "catalog", "check")

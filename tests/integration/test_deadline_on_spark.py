@@ -20,7 +20,9 @@ from tests.support.worlds import day, new_deployment
 NAME = "route_delays"
 
 
-def test_tasks_that_would_go_on_for_ever_are_cancelled(spark: SparkSession, tmp_path: Path, data: Path) -> None:
+def test_tasks_that_would_never_end_are_cancelled_at_the_deadline(
+    spark: SparkSession, tmp_path: Path, data: Path
+) -> None:
     pipeline = new_deployment(tmp_path, data).pipeline(NAME)
 
     def stuck(_subtask: int, _task: int, _events: pa.Table) -> SubtaskReport:
@@ -34,7 +36,7 @@ def test_tasks_that_would_go_on_for_ever_are_cancelled(spark: SparkSession, tmp_
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
-def test_other_failures_are_told_as_they_are(spark: SparkSession) -> None:
+def test_other_failures_are_raised_unchanged(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="mine"), until(spark, "g", 10**9, lambda: 0):
         raise ValueError("mine")
     with until(spark, "g", None, lambda: 0):
@@ -55,8 +57,8 @@ def test_an_expired_checkpoint_is_aborted_by_the_driver(spark: SparkSession, tmp
     assert run_snapshot(spark, deployment, pipeline, again) is not None
 
 
-def test_what_a_subtask_says_of_its_snapshot_is_noted(spark: SparkSession, tmp_path: Path, data: Path) -> None:
-    """The storage loses the checkpoint's directory: the subtask cannot write, and the driver learns why."""
+def test_the_failure_of_a_subtasks_snapshot_is_recorded(spark: SparkSession, tmp_path: Path, data: Path) -> None:
+    """The storage loses the checkpoint's directory: the subtask cannot write, and the driver receives the reason."""
     deployment = new_deployment(tmp_path, data)
     pipeline = deployment.pipeline(NAME)
     pipeline = pipeline.model_copy(

@@ -42,13 +42,13 @@ def damage_row(deployment: Deployment, root: Path) -> None:
 
 
 def unlistable(deployment: Deployment, root: Path) -> None:
-    """Its directory is a file: whoever lists it fails, root too."""
+    """Replace the pipeline's directory by a file, so that listing it fails, even for root."""
     (root / "state" / "alpha").rename(root / "moved")
     (root / "state" / "alpha").symlink_to(root / "moved" / "chk-4" / "_metadata")
 
 
 def forgotten(deployment: Deployment, root: Path) -> None:
-    """A checkpoint that the catalog never heard of."""
+    """Make a checkpoint that is not in the catalog."""
     (root / "state" / "alpha" / "chk-9").mkdir()
     (root / "state" / "alpha" / "chk-9" / "_metadata").write_bytes(b"")
 
@@ -61,7 +61,9 @@ def completed(deployment: Deployment, name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_the_trouble_of_one_pipeline_stops_none_behind_it(deployment: Deployment, tmp_path: Path, harm: str) -> None:
+def test_an_error_of_one_pipeline_does_not_stop_the_next_ones(
+    deployment: Deployment, tmp_path: Path, harm: str
+) -> None:
     HARMS[harm](deployment, tmp_path)
     for story in (retire, collect_garbage, lambda h: orphans(h, dry_run=False)):
         with pytest.raises(StatelibError, match="alpha") as trouble:
@@ -74,7 +76,9 @@ def test_the_trouble_of_one_pipeline_stops_none_behind_it(deployment: Deployment
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_the_command_does_the_others_and_then_fails_by_name(deployment: Deployment, tmp_path: Path, harm: str) -> None:
+def test_the_command_handles_the_other_pipelines_and_then_fails_by_name(
+    deployment: Deployment, tmp_path: Path, harm: str
+) -> None:
     HARMS[harm](deployment, tmp_path)
     result = call(deployment, "gc", "--json")
     assert result.exit_code == 1
@@ -87,9 +91,7 @@ def test_the_command_does_the_others_and_then_fails_by_name(deployment: Deployme
     assert "0 orphans" in swept.stdout
 
 
-def test_a_directory_that_the_catalog_does_not_know_may_be_a_forgotten_fork_of_any(
-    deployment: Deployment, tmp_path: Path
-) -> None:
+def test_a_directory_that_is_not_in_the_catalog_prevents_any_deletion(deployment: Deployment, tmp_path: Path) -> None:
     """A directory that cannot be listed may belong to a fork, so that nothing is removed. A name that no pipeline can
     have prevents nothing."""
     (tmp_path / "state" / "lost+found").symlink_to(tmp_path / "nowhere")
@@ -102,7 +104,7 @@ def test_a_directory_that_the_catalog_does_not_know_may_be_a_forgotten_fork_of_a
     assert completed(deployment, "gamma") == [1, 2, 3, 4]
 
 
-def test_several_troubles_are_one_error_that_names_them_all(deployment: Deployment, tmp_path: Path) -> None:
+def test_several_failed_pipelines_give_one_error_that_names_them_all(deployment: Deployment, tmp_path: Path) -> None:
     damage_row(deployment, tmp_path)
     (tmp_path / "state" / "beta" / "chk-9").mkdir()
     (tmp_path / "state" / "beta" / "chk-9" / "_metadata").write_bytes(b"")

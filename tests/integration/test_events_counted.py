@@ -22,7 +22,7 @@ def jobs(spark: SparkSession) -> int:
 
 
 def counted(spark: SparkSession, deployment: Deployment) -> tuple[EventCounts, int]:
-    """The events of the first day's checkpoint, which passes the gate, and how many Spark jobs it took."""
+    """Take the first day's checkpoint, which passes the gate. Return the events of it and the number of Spark jobs."""
     pipeline, before = deployment.pipeline(NAME), jobs(spark)
     checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
     driver.run_snapshot(spark, deployment, pipeline, checkpoint_id)
@@ -36,7 +36,7 @@ def counted(spark: SparkSession, deployment: Deployment) -> tuple[EventCounts, i
 
 
 def moved_by_spark(root: Path, data: Path) -> Deployment:
-    """The source's path is a pattern, which subtasks do not read by themselves."""
+    """Return a pipeline whose source path is a pattern, which subtasks do not read by themselves."""
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     text = (CHECKOUT / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
@@ -44,7 +44,7 @@ def moved_by_spark(root: Path, data: Path) -> Deployment:
     return new_deployment(root, data, pipelines)
 
 
-def test_a_day_is_read_once(spark: SparkSession, tmp_path: Path, data: Path) -> None:
+def test_the_source_of_a_day_is_read_once(spark: SparkSession, tmp_path: Path, data: Path) -> None:
     unmoved, moved = new_deployment(tmp_path / "here", data), moved_by_spark(tmp_path / "moved", data)
     events, jobs_unmoved = counted(spark, unmoved)
     assert events.read == events.applied + events.null_key
@@ -62,7 +62,7 @@ def statistics(deployment: Deployment) -> list[tuple[bytes, bytes]]:
     return [(each.entries.tobytes(), each.digests.tobytes()) for each in manifest.statistics]
 
 
-def test_a_task_that_ran_twice_is_not_counted_twice(
+def test_events_of_a_task_that_ran_twice_are_counted_once(
     spark: SparkSession, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, once = counted(spark, moved_by_spark(tmp_path / "once", data))

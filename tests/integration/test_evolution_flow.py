@@ -96,7 +96,7 @@ def one(tmp_path: Path) -> Shop:
     return Shop(tmp_path, "rocksdb", "incremental")
 
 
-def test_a_newer_file_goes_on_from_what_an_older_one_wrote(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_newer_pipeline_file_continues_from_older_state(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     shop.run(1)
     before, best = shop.state("total", 1), shop.state("per_item", 1)
     shop.change(
@@ -127,7 +127,7 @@ def test_a_newer_file_goes_on_from_what_an_older_one_wrote(shop: Shop, caplog: p
     assert [f.name for f in schema.state("total").value_type.fields] == ["top", "mean"]
 
 
-def test_without_events_migrated_entries_are_the_old_ones(shop: Shop) -> None:
+def test_without_events_migrated_entries_equal_the_old_ones(shop: Shop) -> None:
     shop.run(1)
     before, best = shop.state("total", 1), shop.state("per_item", 1)
     shop.change(
@@ -172,7 +172,7 @@ def test_files_of_migrated_states_are_not_referred_to_again(one: Shop) -> None:
         (("key: [shop]", "key: [shop, item]"), "the key: .*tuple<string, string>"),
     ],
 )
-def test_what_cannot_go_on_is_an_error_before_anything_is_written(
+def test_an_incompatible_pipeline_file_is_refused_before_anything_is_written(
     one: Shop, change: tuple[str, str], message: str
 ) -> None:
     one.run(1)
@@ -190,7 +190,7 @@ def test_what_cannot_go_on_is_an_error_before_anything_is_written(
     assert _tree(one.deployment) == before
 
 
-def test_a_state_goes_when_the_file_allows_it(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_state_is_dropped_only_if_the_file_allows_it(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     shop.run(1)
     shop.change(("  spread: {kind: aggregating, value: {agg: histogram, of: amount, bounds: [5, 50]}}\n", ""))
     pipeline = shop.deployment.pipeline("tours")
@@ -212,9 +212,9 @@ def test_a_state_goes_when_the_file_allows_it(shop: Shop, caplog: pytest.LogCapt
     assert [d.name for d in schema.states] == ["total", "per_item"]
 
 
-def test_a_manifest_without_meanings_is_read(one: Shop) -> None:
-    """A manifest of the first version of statelib has no bounds. Changed bounds are noticed only if the snapshot has
-    them."""
+def test_a_manifest_without_bounds_of_accumulators_is_read(one: Shop) -> None:
+    """A manifest of the first version of statelib has no bounds. Changed bounds are detected only if the snapshot
+    has them."""
     one.run(1)
     directory = Path(one.deployment.storage_root, "tours", "chk-1")
     opened = open_checkpoint(str(directory), own=True)
@@ -229,7 +229,7 @@ def test_a_manifest_without_meanings_is_read(one: Shop) -> None:
 
 
 @pytest.mark.parametrize("renamed", ["renamed_from: tours", "uid: tours\nrenamed_from: [older, tours]"])
-def test_a_renamed_pipeline_finds_its_history(shop: Shop, renamed: str) -> None:
+def test_a_renamed_pipeline_continues_its_history(shop: Shop, renamed: str) -> None:
     shop.run(1)
     shop.run(2)
     before = _tree(shop.deployment)
@@ -281,7 +281,9 @@ def test_other_operators_of_a_savepoint_are_non_restored_state(one: Shop, tmp_pa
 
 
 @pytest.mark.parametrize("form", ["native", "canonical"])
-def test_without_claim_the_source_is_untouched_and_soon_not_needed(shop: Shop, tmp_path: Path, form: str) -> None:
+def test_without_claim_the_source_is_unchanged_and_no_longer_needed_after_one_run(
+    shop: Shop, tmp_path: Path, form: str
+) -> None:
     shop.run(1)
     record = _savepoint(shop, tmp_path / "mine", form)
     before = _files(tmp_path / "mine")
@@ -298,7 +300,7 @@ def test_without_claim_the_source_is_untouched_and_soon_not_needed(shop: Shop, t
     shop.run(3)
 
 
-def test_a_claimed_savepoint_is_the_systems(one: Shop, tmp_path: Path) -> None:
+def test_a_claimed_savepoint_belongs_to_the_system(one: Shop, tmp_path: Path) -> None:
     one.run(1)
     record = _savepoint(one, tmp_path / "mine", "native")
     copy = shutil.copytree(record.directory.removeprefix("file://"), tmp_path / "copy")
@@ -310,7 +312,7 @@ def test_a_claimed_savepoint_is_the_systems(one: Shop, tmp_path: Path) -> None:
 
 
 def _pass_gate(shop: Shop, number: int) -> None:
-    """Growth and content are compared with what the base became, not with what it was."""
+    """Assert that the gate passes. It compares growth and content with the migrated base, not with the stored one."""
     pipeline = shop.deployment.pipeline("tours")
     assert check(shop.deployment, pipeline, CheckpointId(number)).passed
 

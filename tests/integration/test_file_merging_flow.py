@@ -50,8 +50,9 @@ DAYS = 20
 
 
 def events(number: int) -> pa.Table:
-    """A day's 1,600 events of the same 400 shops, so that RocksDB soon rewrites what it holds; the first of the days
-    change one more state each, three days the same: SST files that stay, in the company of those that go."""
+    """Return a day's 1,600 events of the same 400 shops, so that RocksDB soon rewrites its files. On the first days
+    they change one more state, the same for three days, so that SST files that stay are merged with others that do
+    not."""
     numbers = range(number * 1600, number * 1600 + 1600)
     columns = {
         "shop": pa.array([f"shop-{n % 400}" for n in numbers]),
@@ -65,7 +66,7 @@ def events(number: int) -> pa.Table:
 
 
 def expected(days: int) -> dict[str, int]:
-    """The state ``best`` after so many days."""
+    """Return the state ``best`` after so many days."""
     best: dict[str, int] = {}
     for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
         best[row["shop"]] = max(row["amount"], best.get(row["shop"], 0))
@@ -85,7 +86,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def run(deployment: Deployment, number: int) -> Checkpoint:
-    """Apply a day, register its checkpoint, and be sure that it is whole and right."""
+    """Apply a day, register its checkpoint, and assert that it is complete and right."""
     opened = resolve(deployment, f"tours/{checkpoint_of(deployment, 'tours', number, events(number))}")
     assert verify(opened, scratch=deployment.work_directory).problems == ()
     assert content(deployment, opened) == expected(number)
@@ -98,7 +99,7 @@ def content(deployment: Deployment, opened: Checkpoint) -> dict[str, int]:
 
 
 def clean(deployment: Deployment) -> list[Checkpoint]:
-    """Retention, gc and the sweep; the checkpoints that stay."""
+    """Run retention, gc and the sweep. Return the remaining checkpoints."""
     retire(deployment)
     collect_garbage(deployment)
     orphans(deployment, dry_run=False, force=True)
@@ -109,7 +110,7 @@ def clean(deployment: Deployment) -> list[Checkpoint]:
 
 
 def data_files(deployment: Deployment) -> dict[str, int]:
-    """URI -> size of all that lies in the pipeline's directory, ``_metadata`` left out."""
+    """Return the size by URI of all files in the pipeline's directory except ``_metadata``."""
     paths = (Path(deployment.storage_root) / "tours").rglob("*")
     return {to_uri(str(p)): p.stat().st_size for p in paths if p.is_file() and p.name != "_metadata"}
 
@@ -125,7 +126,7 @@ def physical(opened: Checkpoint) -> set[str]:
 
 
 def amplification(deployment: Deployment, living: list[Checkpoint], below: str) -> float:
-    """Bytes on disk in a directory, over those of them that a living checkpoint refers to."""
+    """Return the bytes on disk in a directory, divided by those that a living checkpoint refers to."""
     referred = {s for opened in living for s in segments(opened) if below in s.path}
     on_disk = sum(size for uri, size in data_files(deployment).items() if below in uri)
     return on_disk / sum(segment.size_bytes for segment in referred)
@@ -155,7 +156,7 @@ def test_twenty_checkpoints_stay_right_and_small(
         assert content(deployment, opened) == expected(int(opened.manifest.checkpoint_id))
 
 
-def test_few_files_instead_of_many(deployment: Deployment) -> None:
+def test_merging_writes_few_files_instead_of_many(deployment: Deployment) -> None:
     merged = run(deployment, 1)
     use(deployment, TOURS.replace("enabled: true", "enabled: false"))
     plain = run(deployment, 2)
@@ -169,7 +170,7 @@ def test_few_files_instead_of_many(deployment: Deployment) -> None:
     assert segments(again)
 
 
-def test_a_physical_file_lives_as_long_as_any_checkpoint_needs_a_part_of_it(deployment: Deployment) -> None:
+def test_a_physical_file_is_kept_as_long_as_any_checkpoint_needs_a_part_of_it(deployment: Deployment) -> None:
     first, second = run(deployment, 1), run(deployment, 2)
     shared = physical(first) & physical(second)
     assert shared
@@ -183,7 +184,7 @@ def test_a_physical_file_lives_as_long_as_any_checkpoint_needs_a_part_of_it(depl
     assert shared - data_files(deployment).keys(), "in the end nobody needed all of it"
 
 
-def test_restores_rescales_and_savepoints(deployment: Deployment, tmp_path: Path) -> None:
+def test_merged_checkpoints_can_be_restored_rescaled_and_saved(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     second = run(deployment, 2)
     pipeline = deployment.pipeline("tours")
@@ -204,7 +205,7 @@ def test_restores_rescales_and_savepoints(deployment: Deployment, tmp_path: Path
         assert segments(run(deployment, 3))
 
 
-def test_damage_of_a_segment_is_found_by_verify_and_by_the_restore(deployment: Deployment) -> None:
+def test_damage_of_a_segment_is_detected_by_verify_and_by_a_restore(deployment: Deployment) -> None:
     run(deployment, 1)
     second = run(deployment, 2)
     victim = min(segments(second), key=lambda s: (s.scope, s.path, s.start))
@@ -220,7 +221,7 @@ def test_damage_of_a_segment_is_found_by_verify_and_by_the_restore(deployment: D
     assert caught.value.kind == "checksum-mismatch"
 
 
-def test_an_aborted_attempt_leaves_orphans_that_the_sweep_knows(deployment: Deployment) -> None:
+def test_files_of_an_aborted_attempt_are_removed_by_the_sweep(deployment: Deployment) -> None:
     run(deployment, 1)
     before = data_files(deployment)
     pipeline = deployment.pipeline("tours")

@@ -106,7 +106,7 @@ def is_whole(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize(("place", "backend", "strategy"), WAYS)
-def test_a_fork_lives_on_without_its_source(deployment: Deployment, backend: str, strategy: str) -> None:
+def test_a_fork_outlives_its_source(deployment: Deployment, backend: str, strategy: str) -> None:
     write(deployment, "trunk", backend, strategy)
     write(deployment, "branch", backend, strategy)
     days(deployment, "trunk", 1, 3)
@@ -154,7 +154,7 @@ def test_a_fork_continues_the_log_of_its_source(deployment: Deployment, backend:
     assert (totals(deployment, "branch", 3), totals(deployment, "trunk", 5)) == ({203}, {5})
 
 
-def test_the_gate_and_a_fork_of_a_fork(deployment: Deployment) -> None:
+def test_a_fork_of_a_fork_passes_the_gate(deployment: Deployment) -> None:
     for name in ("trunk", "branch", "twig"):
         write(deployment, name, "rocksdb", "incremental")
     days(deployment, "trunk", 1, 1)
@@ -175,7 +175,7 @@ def test_the_gate_and_a_fork_of_a_fork(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize(("backend", "form"), [("heap", "canonical"), ("rocksdb", "native")])
-def test_a_savepoint_may_be_forked_and_then_disposed_of(deployment: Deployment, backend: str, form: str) -> None:
+def test_a_forked_savepoint_can_be_disposed_of(deployment: Deployment, backend: str, form: str) -> None:
     write(deployment, "trunk", backend, "canonical")
     write(deployment, "branch", "rocksdb", "incremental")
     days(deployment, "trunk", 1, 2)
@@ -196,7 +196,7 @@ def test_a_savepoint_may_be_forked_and_then_disposed_of(deployment: Deployment, 
     assert stored(deployment) == needed(deployment)
 
 
-def test_what_cannot_be_forked_is_said(deployment: Deployment, tmp_path: Path) -> None:
+def test_an_impossible_fork_is_refused(deployment: Deployment, tmp_path: Path) -> None:
     write(deployment, "trunk", "rocksdb", "full")
     write(deployment, "branch", "rocksdb", "full")
     write(deployment, "other", "rocksdb", "full", amount="double")
@@ -231,7 +231,7 @@ def test_what_cannot_be_forked_is_said(deployment: Deployment, tmp_path: Path) -
     assert again.value.kind == "has-history"
 
 
-def test_the_command_line_forks(deployment: Deployment) -> None:
+def test_a_fork_can_be_made_on_the_command_line(deployment: Deployment) -> None:
     write(deployment, "trunk", "rocksdb", "full")
     write(deployment, "branch", "rocksdb", "full")
     days(deployment, "trunk", 1, 2)
@@ -244,7 +244,7 @@ def test_the_command_line_forks(deployment: Deployment) -> None:
     said(deployment, "checkpoints", "diff", "trunk/2", "branch/1")
 
 
-def test_damage_ends_a_fork_and_leaves_no_trace(deployment: Deployment) -> None:
+def test_a_fork_of_a_damaged_snapshot_fails_and_leaves_nothing(deployment: Deployment) -> None:
     write(deployment, "trunk", "heap", "canonical")
     write(deployment, "branch", "heap", "canonical")
     days(deployment, "trunk", 1, 1)

@@ -14,7 +14,7 @@ AFTER = {"": "registered", "WARN": "registered, shown", "QUARANTINE": "quarantin
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_by_its_check_and_by_no_other(fault: Fault, tmp_path: Path) -> None:
+def test_each_fault_is_detected_by_its_check_and_by_no_other(fault: Fault, tmp_path: Path) -> None:
     deployment = three_days(tmp_path)
     fault.spoil(deployment)
     pipeline = deployment.pipeline(NAME)
@@ -38,7 +38,7 @@ def test_a_fault_is_caught_by_its_check_and_by_no_other(fault: Fault, tmp_path: 
         assert deployment.catalog().head(NAME).head == 3, "and nothing builds on it"
 
 
-def test_the_document_has_this_very_table() -> None:
+def test_the_document_has_the_table_of_faults() -> None:
     rows = [f"| {f.name} | {f.check or 'none'} | {AFTER[f.severity]} |" for f in FAULTS]
     table = "\n".join(["| fault | check that catches it | what follows |", "|---|---|---|", *rows])
     assert table in (CHECKOUT / "docs" / "gate.md").read_text()

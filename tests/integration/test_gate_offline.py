@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.worlds import CHECKOUT
 
 
-def test_a_run_of_the_gate_speaks_to_nobody(tmp_path: Path) -> None:
+def test_a_run_of_the_gate_opens_no_connection(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.gate_offline", str(tmp_path)],

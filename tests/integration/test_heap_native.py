@@ -48,7 +48,7 @@ def assert_written_as(checkpoint: Checkpoint, type_: type[KeyedStateHandle], han
 
 
 @pytest.mark.parametrize(("text", "type_"), [(NATIVE, KeyGroupsStateHandle), (SALES, KeyGroupsSavepointStateHandle)])
-def test_either_strategy_goes_through_checkpoint_savepoint_and_rescaled_restore(
+def test_either_strategy_supports_checkpoint_savepoint_and_rescaled_restore(
     tmp_path: Path, text: str, type_: type[KeyedStateHandle]
 ) -> None:
     deployment = world(tmp_path, text)
@@ -70,7 +70,7 @@ def test_either_strategy_goes_through_checkpoint_savepoint_and_rescaled_restore(
     assert sorted(export_lines(opened(deployment, again), None)) == lines
 
 
-def test_a_native_savepoint_cannot_move_to_rocksdb_a_canonical_one_can(tmp_path: Path) -> None:
+def test_only_a_canonical_savepoint_can_be_restored_into_rocksdb(tmp_path: Path) -> None:
     heap = world(tmp_path, NATIVE)
     checkpoint_of(heap, "sales", 1, sales(0))
     canonical = savepoint(heap, "canonical")

@@ -33,13 +33,13 @@ def cleaned(deployment: Deployment) -> None:
 
 
 def given_up(deployment: Deployment, tmp_path: Path, number: int) -> None:
-    """A checkpoint is damaged, the catalog is lost, and what is left is entered without that one."""
+    """Damage a checkpoint, lose the catalog, and rebuild it without that checkpoint."""
     Path(local_path(deployment.root_uri()), "tally", f"chk-{number}", "_metadata").write_bytes(b"STATELIB")
     (tmp_path / "catalog.db").unlink()
     apply_rebuild(deployment, plan_rebuild(deployment, give_up=[(NAME, CheckpointId(number))]))
 
 
-def test_a_checkpoint_that_was_given_up_does_not_end_the_history(tmp_path: Path) -> None:
+def test_an_abandoned_damaged_checkpoint_does_not_end_the_history(tmp_path: Path) -> None:
     deployment = tally(tmp_path, "{count: 20}")
     days(deployment, 1, 5)
     given_up(deployment, tmp_path, 4)
@@ -50,7 +50,7 @@ def test_a_checkpoint_that_was_given_up_does_not_end_the_history(tmp_path: Path)
     assert completed(deployment) == [1, 2, 3, 5, 6]
 
 
-def test_the_count_goes_on_beyond_a_gap(tmp_path: Path) -> None:
+def test_retention_counts_beyond_a_gap_in_the_history(tmp_path: Path) -> None:
     deployment = tally(tmp_path, "{count: 3}")
     days(deployment, 1, 5)
     given_up(deployment, tmp_path, 4)
@@ -62,14 +62,15 @@ def test_the_count_goes_on_beyond_a_gap(tmp_path: Path) -> None:
 def test_a_snapshot_that_was_restored_by_its_path_does_not_end_the_history(
     tmp_path: Path, claim_mode: ClaimMode
 ) -> None:
-    """The restore can be undone: all checkpoints before it are there after the next run and a cleanup."""
+    """The restore can be undone: all checkpoints before it exist after the next run and a cleanup."""
     deployment = tally(tmp_path, "{count: 20}")
     days(deployment, 1, 2)
     elsewhere = save(deployment, "kept", target=str(tmp_path / "elsewhere"))
     directory = deployment.catalog().get(NAME, CheckpointId(elsewhere)).directory
     days(deployment, 3, 5)
     (tmp_path / "catalog.db").rename(tmp_path / "before.db")
-    apply_rebuild(deployment, plan_rebuild(deployment))  # which knows nothing of what lies elsewhere
+    # The rebuilt catalog has no record of snapshots outside the storage.
+    apply_rebuild(deployment, plan_rebuild(deployment))
     pipeline = deployment.pipeline("tally")
     apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, directory, None, claim_mode), "test")
     before = completed(deployment)
@@ -82,7 +83,7 @@ def test_a_snapshot_that_was_restored_by_its_path_does_not_end_the_history(
     apply_restore(deployment, pipeline, plan, "test")
 
 
-def test_the_plan_says_what_is_kept_and_why(tmp_path: Path) -> None:
+def test_the_retention_plan_lists_what_is_kept_and_why(tmp_path: Path) -> None:
     deployment = tally(tmp_path)
     days(deployment, 1, 4)
     saved = save(deployment, "kept")

@@ -49,7 +49,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def held(deployment: Deployment, checkpoint_id: int) -> tuple[list[int], list[dict[str, object]]]:
-    """The counts, and the calls in the order of subtasks."""
+    """Return the counts, and the calls in the order of subtasks."""
     opened = resolve(deployment, f"visits/{checkpoint_id}")
     calls_read: dict[str, list[object]] = {"snapshots": [], "calls": []}
     for content in operator_contents(opened, opened.keyed_operator()):
@@ -60,7 +60,8 @@ def held(deployment: Deployment, checkpoint_id: int) -> tuple[list[int], list[di
 
 
 def story(deployment: Deployment, run: Run) -> None:
-    """Two days with events of one shop, one without; a restore of the first day on two subtasks, one on seven."""
+    """Run two days with events of one shop and one day without, then restore the first day on two subtasks and on
+    seven."""
 
     def one_day(number: int, events: pa.Table | None) -> int:
         checkpoint_id = begin(deployment, deployment.pipeline("visits"), day(number), "test").checkpoint_id
@@ -103,14 +104,14 @@ def story(deployment: Deployment, run: Run) -> None:
     assert [call["subtask"] for call in calls] == list(range(7))
 
 
-def test_in_this_process(deployment: Deployment) -> None:
+def test_hooks_are_called_in_every_subtask_in_one_process(deployment: Deployment) -> None:
     story(
         deployment,
         lambda checkpoint_id, events: publish_here(deployment, deployment.pipeline("visits"), checkpoint_id, events),
     )
 
 
-def test_on_spark(deployment: Deployment, spark: SparkSession) -> None:
+def test_hooks_are_called_in_every_subtask_on_spark(deployment: Deployment, spark: SparkSession) -> None:
     for number in (1, 2, 3, 4):
         directory = Path(deployment.data) / f"2013-01-{number:02}"
         directory.mkdir(parents=True)
@@ -124,7 +125,7 @@ def test_on_spark(deployment: Deployment, spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("hook", ["initialize_state", "snapshot_state"])
-def test_a_hook_that_fails_ends_the_snapshot_and_is_named(deployment: Deployment, hook: str) -> None:
+def test_the_error_of_a_failing_hook_names_it_and_the_snapshot_ends(deployment: Deployment, hook: str) -> None:
     text = VISITS.replace(f'{hook}: "{HOOKS}:{hook}"', f'{hook}: "{HOOKS}:fail"')
     assert text != VISITS
     (Path(deployment.pipelines_directory) / "visits.yaml").write_text(text)
@@ -134,7 +135,7 @@ def test_a_hook_that_fails_ends_the_snapshot_and_is_named(deployment: Deployment
     assert [path for path in Path(deployment.storage_root).rglob("*") if path.is_file()] == []
 
 
-def test_validate_names_a_hook_that_is_not_there(deployment: Deployment) -> None:
+def test_validation_names_a_missing_hook(deployment: Deployment) -> None:
     text = VISITS.replace(f"{HOOKS}:snapshot_state", f"{HOOKS}:snapshot_stat")
     (Path(deployment.pipelines_directory) / "visits.yaml").write_text(text)
     result = call(deployment, "pipelines", "validate")

@@ -33,15 +33,16 @@ INSIDE = (
     "", "tally", "tally/shared", "tally/taskowned", "tally/chk-99", "guest/chk-77", "savepoints/theirs",
     "savepoints/savepoint-guest-9",
 )  # fmt: skip
-"""Places below the storage's root: its own comes first."""
+"""Directories below the storage's root; the snapshot's own comes first."""
 SPELLINGS = ("{root}//{path}", "{root}/./{path}", "../state/{path}", "{root}/savepoints/../{path}", "{path}")
 MOSTLY = st.sampled_from([True, True, True, False])
-"""Most of what a stranger says has to be right, or nothing of it is believed."""
+"""Most of the content of a foreign manifest has to be right, otherwise all of it is refused."""
 
 
 @dataclass
 class World:
-    """``victims``: all that was there before a stranger came. ``numbers``: names of a stranger's places."""
+    """A deployment and its attacker. ``victims``: all snapshots from before the attack. ``numbers``: names for the
+    attacker's directories."""
 
     deployment: Deployment
     victims: dict[str, FileRecord]
@@ -89,7 +90,7 @@ def on_objects(tmp_path_factory: pytest.TempPathFactory, running_s3: S3Endpoint)
 
 @st.composite
 def forged(draw: st.DrawFn, world: World) -> tuple[str, CheckpointManifest]:
-    """A place, and what a stranger's manifest says there."""
+    """A directory, and the content of a foreign manifest in it."""
     root = world.deployment.root_uri()
     manifest = open_checkpoint(f"{root}/tally/chk-2").manifest
     assert manifest is not None
@@ -151,11 +152,11 @@ SLOW = settings(
 
 @SLOW
 @given(st.data())
-def test_a_strangers_manifest_takes_nothing_on_files(on_files: World, data: st.DataObject) -> None:
+def test_a_foreign_manifest_cannot_delete_files(on_files: World, data: st.DataObject) -> None:
     endured(on_files, data)
 
 
 @settings(SLOW, max_examples=examples(10))
 @given(st.data())
-def test_a_strangers_manifest_takes_nothing_on_objects(on_objects: World, data: st.DataObject) -> None:
+def test_a_foreign_manifest_cannot_delete_objects(on_objects: World, data: st.DataObject) -> None:
     endured(on_objects, data)

@@ -27,7 +27,8 @@ GUEST = PipelineName("guest")
 
 @pytest.fixture(params=["files", "s3", "azure"])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
-    """A pipeline with checkpoints and a savepoint, and a second one that a stranger's savepoint is given to."""
+    """Return a deployment with a pipeline that has checkpoints and a savepoint, and a second one that restores a
+    foreign savepoint."""
     root = ""
     if request.param != "files":
         scheme, fixture = {"s3": ("s3", "bucket"), "azure": ("az", "container")}[request.param]
@@ -52,7 +53,7 @@ def as_guest(manifest: CheckpointManifest) -> CheckpointManifest:
 
 
 def elsewhere(deployment: Deployment, name: str) -> str:
-    """A place of a stranger's, outside the storage's root."""
+    """Return a directory of somebody else, outside the storage's root."""
     return f"{deployment.root_uri().rpartition('/')[0]}/{name}"
 
 
@@ -74,7 +75,7 @@ def cleaned(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("mode", ClaimMode)
-def test_a_manifest_cannot_name_what_its_snapshot_did_not_write(deployment: Deployment, mode: ClaimMode) -> None:
+def test_a_manifest_that_names_foreign_files_is_refused(deployment: Deployment, mode: ClaimMode) -> None:
     tally_root, victims = f"{deployment.root_uri()}/tally", stored(deployment)
     source = f"{tally_root}/chk-2"
     named = [uri for uri in sorted(victims) if not uri.startswith(source) or uri.endswith("_metadata")]
@@ -90,7 +91,9 @@ def test_a_manifest_cannot_name_what_its_snapshot_did_not_write(deployment: Depl
 
 
 @pytest.mark.parametrize("mode", ClaimMode)
-def test_a_good_snapshot_from_elsewhere_goes_with_the_one_who_owns_it(deployment: Deployment, mode: ClaimMode) -> None:
+def test_a_valid_foreign_snapshot_is_deleted_with_the_pipeline_that_claimed_it(
+    deployment: Deployment, mode: ClaimMode
+) -> None:
     mine = copied(f"{deployment.root_uri()}/tally/chk-2", elsewhere(deployment, "mine"), as_guest)
     restored(deployment, mine, mode)
     cleaned(deployment)
@@ -98,9 +101,9 @@ def test_a_good_snapshot_from_elsewhere_goes_with_the_one_who_owns_it(deployment
     assert broken(deployment) == []
 
 
-def test_what_an_older_catalog_has_of_a_stranger_is_not_believed_by_gc(deployment: Deployment) -> None:
-    """Rows that were entered before manifests were judged: of a ``_metadata``, of another pipeline's and a pending
-    checkpoint's files."""
+def test_gc_refuses_foreign_files_in_rows_of_an_older_catalog(deployment: Deployment) -> None:
+    """The rows were entered before manifests were checked: of a ``_metadata``, of another pipeline's files and a
+    pending checkpoint's files."""
     victims = stored(deployment)
     mine = copied(f"{deployment.root_uri()}/tally/chk-2", elsewhere(deployment, "mine"), as_guest)
     opened = open_checkpoint(mine, storage_root=deployment.storage_root)

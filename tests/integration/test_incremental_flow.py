@@ -38,7 +38,7 @@ NAME = PipelineName("tours")
 
 
 def events(number: int) -> pa.Table:
-    """A day's 200 events of 100 shops, every day others' amounts."""
+    """Return a day's 200 events of 100 shops, with other amounts every day."""
     numbers = range(number * 200, number * 200 + 200)
     return pa.table(
         {
@@ -50,7 +50,7 @@ def events(number: int) -> pa.Table:
 
 
 def expected(days: int) -> dict[str, int]:
-    """The state ``best`` after so many days."""
+    """Return the state ``best`` after so many days."""
     best: dict[str, int] = {}
     for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
         best[row["shop"]] = max(row["amount"], best.get(row["shop"], 0))
@@ -65,7 +65,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def run(deployment: Deployment, number: int) -> CheckpointManifest:
-    """Apply a day, register its checkpoint, and be sure that it is whole and right."""
+    """Apply a day, register its checkpoint, and assert that it is complete and right."""
     checkpoint_id = checkpoint_of(deployment, "tours", number, events(number))
     opened = resolve(deployment, f"tours/{checkpoint_id}")
     assert verify(opened, scratch=deployment.work_directory).problems == ()
@@ -117,7 +117,7 @@ def test_the_catalog_has_one_row_for_a_shared_file(deployment: Deployment) -> No
     assert {creators[file] for file in shared(second) - shared(first)} == {second.checkpoint_id}
 
 
-def test_storage_holds_what_the_checkpoints_name_and_nothing_else(deployment: Deployment) -> None:
+def test_storage_contains_exactly_the_files_that_checkpoints_name(deployment: Deployment) -> None:
     named = set()
     for number in range(1, 9):
         manifest = run(deployment, number)
@@ -127,7 +127,7 @@ def test_storage_holds_what_the_checkpoints_name_and_nothing_else(deployment: De
     assert paths == named
 
 
-def test_rescaling_writes_everything_once(deployment: Deployment) -> None:
+def test_rescaling_writes_all_files_anew_once(deployment: Deployment) -> None:
     last, number = run(deployment, 1), 1
     for parallelism in (5, 3, 1):
         restore(deployment, str(last.checkpoint_id), parallelism)
@@ -139,7 +139,7 @@ def test_rescaling_writes_everything_once(deployment: Deployment) -> None:
         last, number = sharing, number + 2
 
 
-def test_going_back_in_place_refers_to_the_restored_checkpoint(deployment: Deployment) -> None:
+def test_a_restore_in_place_refers_to_files_of_the_restored_checkpoint(deployment: Deployment) -> None:
     first, second = run(deployment, 1), run(deployment, 2)
     restore(deployment, str(first.checkpoint_id), None)
     again = run(deployment, 2)
@@ -158,7 +158,7 @@ def test_strategies_can_change_between_runs(deployment: Deployment, way: tuple[s
     assert [m.strategy for m in manifests] == list(way)
 
 
-def test_a_users_savepoint_is_whole_and_nothing_refers_to_it(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_users_savepoint_is_complete_and_nothing_refers_to_it(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     pipeline = deployment.pipeline("tours")
     saved = begin_savepoint(
@@ -179,7 +179,9 @@ def test_a_users_savepoint_is_whole_and_nothing_refers_to_it(deployment: Deploym
     run(deployment, 3)
 
 
-def test_a_checkpoint_outside_the_storage_is_confined_to_its_directory(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_checkpoint_outside_the_storage_may_only_refer_to_its_own_directory(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     run(deployment, 1)
     own = f"{deployment.storage_root}/tours/chk-1"
     copy = shutil.copytree(own, tmp_path / "storage" / "chk-1")
@@ -202,7 +204,7 @@ def test_a_checkpoint_outside_the_storage_is_confined_to_its_directory(deploymen
     assert shared(run(deployment, 2))
 
 
-def test_a_damaged_shared_file_is_found_through_every_checkpoint_that_needs_it(deployment: Deployment) -> None:
+def test_a_damaged_shared_file_is_detected_in_every_checkpoint_that_needs_it(deployment: Deployment) -> None:
     first, _ = run(deployment, 1), run(deployment, 2)
     (victim, *_) = sorted(shared(first))
     path = Path(local_path(victim))
@@ -218,7 +220,7 @@ def test_a_damaged_shared_file_is_found_through_every_checkpoint_that_needs_it(d
     assert caught.value.kind == "checksum-mismatch"
 
 
-def test_a_base_that_is_not_the_systems_is_not_referred_to(deployment: Deployment) -> None:
+def test_files_of_a_users_base_are_not_referred_to(deployment: Deployment) -> None:
     first = run(deployment, 1)
     engine = create_engine(deployment.catalog_url)
     with engine.begin() as connection:

@@ -39,7 +39,7 @@ def deployment(tmp_path: Path, data: Path, strategy: str) -> Deployment:
 
 
 def run_day(spark: SparkSession, deployment: Deployment, number: int) -> Checkpoint:
-    """A day as the DAG runs it, gate included."""
+    """Run a day as the DAG does, gate included."""
     pipeline = deployment.pipeline(NAME)
     checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
     run_snapshot(spark, deployment, pipeline, checkpoint_id)
@@ -52,7 +52,9 @@ def shared(checkpoint: Checkpoint) -> set[str]:
     return {f.path for f in checkpoint.manifest.files if f"/{NAME}/shared/" in f.path}
 
 
-def test_three_days(spark: SparkSession, deployment: Deployment, flights: pl.DataFrame, strategy: str) -> None:
+def test_three_days_have_the_same_state_as_polars_and_upload_less(
+    spark: SparkSession, deployment: Deployment, flights: pl.DataFrame, strategy: str
+) -> None:
     days = [run_day(spark, deployment, number) for number in (1, 2, 3)]
     for number, checkpoint in enumerate(days, 1):
         assert all(isinstance(handle, HANDLES[strategy]) for handle in checkpoint.handles())

@@ -37,12 +37,12 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def write(deployment: Deployment, checkpoint: str, more: str = "") -> None:
-    """The pipeline file once more, with other settings."""
+    """Write the pipeline file again, with other settings."""
     text = TALLY_FILE.replace("checkpoint: {inline", f"checkpoint: {{{checkpoint}, inline") + more
     (Path(deployment.pipelines_directory) / "tally.yaml").write_text(text)
 
 
-def test_of_two_tries_at_a_subtask_the_first_wins_and_the_other_leaves_no_file(deployment: Deployment) -> None:
+def test_the_first_of_two_tries_of_a_subtask_wins_and_the_other_leaves_no_file(deployment: Deployment) -> None:
     pipeline = deployment.pipeline("tally")
     checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
@@ -59,7 +59,7 @@ def test_of_two_tries_at_a_subtask_the_first_wins_and_the_other_leaves_no_file(d
 
 
 def test_a_subtask_without_state_has_no_entry_in_the_metadata(deployment: Deployment) -> None:
-    """Null, not an empty snapshot (R147): what follows has nothing to match with it."""
+    """The result is null, not an empty snapshot (R147): a restore has nothing to match with it."""
     pipeline = deployment.pipeline("tally")
     plan = plan_snapshot(deployment, pipeline, begin(deployment, pipeline, day(1), "test").checkpoint_id)
     assert plan is not None
@@ -70,7 +70,7 @@ def test_a_subtask_without_state_has_no_entry_in_the_metadata(deployment: Deploy
     assert (operator.parallelism, [index for index, _ in operator.subtasks]) == (2, [0])
 
 
-def test_an_expired_attempt_aborts_its_checkpoint_and_no_try_goes_on(deployment: Deployment) -> None:
+def test_an_expired_attempt_aborts_its_checkpoint_and_no_try_continues(deployment: Deployment) -> None:
     pipeline = deployment.pipeline("tally")
     checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
@@ -100,7 +100,7 @@ def test_other_errors_leave_the_checkpoint_to_the_next_try(deployment: Deploymen
     assert (given_up.failure, given_up.reason) == (declined, "run r: snapshot failed: foreign-metadata: x")
 
 
-def test_a_note_of_a_failed_attempt_is_gone_when_another_one_completes(deployment: Deployment) -> None:
+def test_the_recorded_failure_of_an_attempt_is_removed_when_another_one_completes(deployment: Deployment) -> None:
     pipeline = deployment.pipeline("tally")
     checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
@@ -128,7 +128,7 @@ def test_the_worker_writes_nothing_beyond_the_deadline(deployment: Deployment) -
     assert stored(deployment) == set()
 
 
-def test_an_abort_beyond_the_deadline_is_an_expiry_whatever_ended_it(deployment: Deployment) -> None:
+def test_an_abort_after_the_deadline_is_recorded_as_an_expiry(deployment: Deployment) -> None:
     pipeline = deployment.pipeline("tally")
     first = begin(deployment, pipeline, day(1), "test").checkpoint_id
     declined = CheckpointFailureReason.CHECKPOINT_DECLINED
@@ -169,7 +169,9 @@ def test_too_many_failures_stop_the_pipeline_and_skip_no_interval(deployment: De
 
 
 @pytest.mark.parametrize("policy", ["RETAIN_ON_CANCELLATION", "RETAIN_ON_FAILURE", None])
-def test_what_becomes_of_a_cancelled_pipeline_is_its_policys(deployment: Deployment, policy: str | None) -> None:
+def test_the_policy_decides_about_the_checkpoints_of_a_cancelled_pipeline(
+    deployment: Deployment, policy: str | None
+) -> None:
     write(
         deployment,
         "timeout_s: 60" if policy is None else f"retain: {{count: 2, after_termination: {policy}}}, timeout_s: 60",
@@ -196,7 +198,7 @@ def test_what_becomes_of_a_cancelled_pipeline_is_its_policys(deployment: Deploym
     assert checkpoint_of(deployment, "tally", 3, events(3)) > saved, "the savepoint outlived it"
 
 
-def test_a_discarded_pipeline_starts_from_nothing_when_told(deployment: Deployment) -> None:
+def test_a_discarded_pipeline_starts_without_state_only_on_request(deployment: Deployment) -> None:
     write(deployment, "timeout_s: 60")
     file = Path(deployment.pipelines_directory) / "tally.yaml"
     file.write_text(file.read_text().replace("{count: 2}", "{after_termination: NEVER_RETAIN_AFTER_TERMINATION}"))

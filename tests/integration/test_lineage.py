@@ -41,7 +41,7 @@ def record(deployment: Deployment, number: int) -> CheckpointRecord:
     return deployment.catalog().get(PipelineName("sales"), CheckpointId(number))
 
 
-def test_source_and_base_become_the_state(deployment: Deployment) -> None:
+def test_the_inputs_are_source_and_base_and_the_output_is_the_state(deployment: Deployment) -> None:
     lineage = lineage_of(deployment, deployment.pipeline("sales"), record(deployment, 2))
     source, before = lineage.inputs
     assert (source.namespace, source.name, source.touched) == ("s3://lake", "sales/2013-01-02", 2)
@@ -65,7 +65,7 @@ def test_the_first_checkpoint_has_no_state_before(deployment: Deployment) -> Non
     assert source.name == "sales/2013-01-01"
 
 
-def test_a_savepoint_is_a_copy_of_the_state_in_its_own_place(deployment: Deployment) -> None:
+def test_the_output_of_a_savepoint_is_a_copy_of_the_state_in_its_directory(deployment: Deployment) -> None:
     pipeline = deployment.pipeline("sales")
     saved = begin_savepoint(
         deployment, pipeline, format="canonical", target=None, note="", owner="test", key="k"
@@ -79,7 +79,7 @@ def test_a_savepoint_is_a_copy_of_the_state_in_its_own_place(deployment: Deploym
     assert (copy.version, copy.rows) == ("3", 2)
 
 
-def test_a_checkpoint_that_is_gone_has_no_lineage(deployment: Deployment) -> None:
+def test_a_deleted_checkpoint_has_no_lineage(deployment: Deployment) -> None:
     for path in Path(record(deployment, 2).directory.removeprefix("file://")).iterdir():
         path.unlink()
     with pytest.raises(NotFoundError):

@@ -49,7 +49,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def run(deployment: Deployment, number: int) -> CheckpointManifest:
-    """Apply a day and register it; its state must be the right one, however it was restored."""
+    """Apply a day and register it. Assert that its state is right, however it was restored."""
     checkpoint_id = checkpoint_of(deployment, "tours", number, events(number))
     opened = resolve(deployment, f"tours/{checkpoint_id}")
     assert verify(opened, scratch=deployment.work_directory).problems == ()
@@ -64,7 +64,7 @@ def local(deployment: Deployment) -> Path:
 
 
 def kept(deployment: Deployment) -> list[str]:
-    """Directories of checkpoints on this host, and whatever else lies beside them."""
+    """Return the directories of checkpoints on this host, and everything else beside them."""
     return sorted(p.name for p in local(deployment).iterdir())
 
 
@@ -77,7 +77,7 @@ MERGED = [(backend, f"{strategy}, file_merging: {{enabled: true}}") for backend,
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
-def test_what_lies_on_the_host_is_not_read_remotely(deployment: Deployment, backend: str, strategy: str) -> None:
+def test_local_copies_are_used_instead_of_remote_files(deployment: Deployment, backend: str, strategy: str) -> None:
     use(deployment, backend, strategy)
     assert run(deployment, 1).restored_from == ("empty", "empty")
     remote = Path(deployment.storage_root) / "tours"
@@ -95,7 +95,7 @@ def test_what_lies_on_the_host_is_not_read_remotely(deployment: Deployment, back
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
-def test_ten_runs_of_one_host_read_nothing_remotely(deployment: Deployment, backend: str, strategy: str) -> None:
+def test_ten_runs_on_one_host_read_nothing_remotely(deployment: Deployment, backend: str, strategy: str) -> None:
     often = ", materialize_after_checkpoints: 4" if strategy.startswith("changelog") else ""
     use(deployment, backend, strategy + often)
     assert run(deployment, 1).restored_from == ("empty", "empty")
@@ -115,7 +115,7 @@ def inodes(deployment: Deployment, number: int) -> dict[int, int]:
 @pytest.mark.parametrize("damage", ["flip", "delete", "all gone"])
 @pytest.mark.parametrize("which", ["materialised", "log"])
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
-def test_a_copy_that_a_log_goes_on_to_refer_to_is_made_again(
+def test_a_missing_copy_of_a_file_that_a_log_refers_to_is_made_again(
     deployment: Deployment, backend: str, which: str, damage: str
 ) -> None:
     use(deployment, backend, "changelog")
@@ -180,14 +180,14 @@ def restore(deployment: Deployment, checkpoint: str, parallelism: int | None) ->
     )
 
 
-def test_by_default_nothing_is_kept(deployment: Deployment) -> None:
+def test_by_default_no_local_copies_are_made(deployment: Deployment) -> None:
     (Path(deployment.pipelines_directory) / "tours.yaml").write_text(TOURS)
     assert run(deployment, 1).restored_from == ("empty", "empty")
     assert run(deployment, 2).restored_from == ("remote", "remote")
     assert not local(deployment).exists()
 
 
-def test_switching_it_off_removes_what_was_kept(deployment: Deployment) -> None:
+def test_switching_local_recovery_off_removes_the_copies(deployment: Deployment) -> None:
     run(deployment, 1)
     assert copies(deployment, 1)
     use(deployment, "rocksdb", "incremental", local=False)
@@ -198,7 +198,7 @@ def test_switching_it_off_removes_what_was_kept(deployment: Deployment) -> None:
     assert run(deployment, 4).restored_from == ("local", "local")
 
 
-def test_the_directory_of_the_deployment_is_used(deployment: Deployment, tmp_path: Path) -> None:
+def test_copies_lie_in_the_configured_directory(deployment: Deployment, tmp_path: Path) -> None:
     elsewhere = dataclasses.replace(deployment, local_directory=str(tmp_path / "fast disk"))
     run(elsewhere, 1)
     assert run(elsewhere, 2).restored_from == ("local", "local")
@@ -214,8 +214,8 @@ def test_incremental_checkpoints_refer_to_earlier_files_when_restored_from_copie
     assert all(count for _, count in shared_again(manifests))
 
 
-def test_copies_of_segments_are_told_apart_and_one_that_is_damaged_is_read_remotely(deployment: Deployment) -> None:
-    """Files of one physical file have a copy each: a damaged one is neither taken for another, nor used."""
+def test_each_segment_has_its_own_copy_and_a_damaged_one_is_read_remotely(deployment: Deployment) -> None:
+    """Segments of one physical file have a copy each: a damaged one is neither confused with another nor used."""
     use(deployment, *MERGED[0])
     first = run(deployment, 1)
     assert any(len(file.segments) > 1 for file in first.files)
@@ -227,8 +227,9 @@ def test_copies_of_segments_are_told_apart_and_one_that_is_damaged_is_read_remot
     assert run(deployment, 3).restored_from == ("local", "local")
 
 
-def test_damage_that_only_rocksdb_finds_is_told_and_the_next_try_reads_remotely(deployment: Deployment) -> None:
-    """A table is not read whole again while it is the very file that was proved: each block is when it is needed."""
+def test_after_damage_that_only_rocksdb_detects_the_next_try_reads_remotely(deployment: Deployment) -> None:
+    """A table is not read as a whole again while it is exactly the file that was verified: each block is read when
+    it is needed."""
     run(deployment, 1)
     for path in copies(deployment, 1, ".sst"):
         os.utime(path, (1_000_000, 1_000_000))
@@ -255,12 +256,12 @@ def test_damage_that_only_rocksdb_finds_is_told_and_the_next_try_reads_remotely(
 
 
 def shared_again(manifests: list[CheckpointManifest]) -> list[tuple[int, int]]:
-    """For each but the first: its shared files, and how many of them it found there."""
+    """Return for each manifest but the first the number of its shared files, and how many of them already existed."""
     shared = [{f.path for f in m.files if "/tours/shared/" in f.path} for m in manifests]
     return [(len(after), len(before & after)) for before, after in itertools.pairwise(shared)]
 
 
-def test_sst_files_take_their_place_on_disk_once(deployment: Deployment) -> None:
+def test_sst_files_use_disk_space_only_once(deployment: Deployment) -> None:
     run(deployment, 1)
     run(deployment, 2)
     first, second = ({p.stat().st_ino for p in copies(deployment, number, ".sst")} for number in (1, 2))
@@ -286,10 +287,10 @@ def test_a_broken_copy_is_read_remotely(deployment: Deployment, backend: str, st
 
 
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_a_stale_copy_in_the_place_of_the_right_one_is_not_used(
+def test_an_outdated_copy_at_the_path_of_the_right_one_is_not_used(
     deployment: Deployment, backend: str, strategy: str
 ) -> None:
-    """The index is that of the second checkpoint, but of what is its own there lie bytes of the first."""
+    """The index is that of the second checkpoint, but its own files have the bytes of the first."""
     use(deployment, backend, strategy)
     for number in (1, 2):
         run(deployment, number)
@@ -307,7 +308,7 @@ def test_a_stale_copy_in_the_place_of_the_right_one_is_not_used(
 
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
 def test_a_copy_of_another_history_is_not_used(deployment: Deployment, backend: str, strategy: str) -> None:
-    """A catalog that was lost: its ids, directories and files are given out again, with other content."""
+    """The catalog was lost: its ids, directories and file names are used again, with other content."""
     use(deployment, backend, strategy)
     run(deployment, 1)
     shutil.rmtree(deployment.storage_root)
@@ -322,7 +323,7 @@ def test_a_copy_of_another_history_is_not_used(deployment: Deployment, backend: 
 
 
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_copies_serve_other_key_group_ranges(deployment: Deployment, backend: str, strategy: str) -> None:
+def test_copies_are_used_for_other_key_group_ranges(deployment: Deployment, backend: str, strategy: str) -> None:
     use(deployment, backend, strategy)
     last = 0
     for number, parallelism in enumerate((2, 3, 5, 1), 1):
@@ -333,7 +334,7 @@ def test_copies_serve_other_key_group_ranges(deployment: Deployment, backend: st
         last = manifest.checkpoint_id
 
 
-def test_what_one_host_lacks_comes_from_remote(deployment: Deployment) -> None:
+def test_files_that_a_host_lacks_are_read_remotely(deployment: Deployment) -> None:
     run(deployment, 1)
     shutil.rmtree(copies(deployment, 1)[0].parent)
     assert sorted(run(deployment, 2).restored_from) == ["local", "remote"]
@@ -342,7 +343,7 @@ def test_what_one_host_lacks_comes_from_remote(deployment: Deployment) -> None:
     assert run(deployment, 3).restored_from == ("mixed",)
 
 
-def test_disk_is_bounded_over_twenty_checkpoints(deployment: Deployment) -> None:
+def test_disk_usage_is_bounded_over_twenty_checkpoints(deployment: Deployment) -> None:
     for number in range(1, 21):
         run(deployment, number)
         assert kept(deployment) == sorted(f"chk-{n}" for n in (number - 1, number) if n)
@@ -352,7 +353,7 @@ def test_disk_is_bounded_over_twenty_checkpoints(deployment: Deployment) -> None
     assert os.listdir(deployment.work_directory) == ["local-state"]
 
 
-def test_an_aborted_checkpoint_is_pruned_by_the_next_run(deployment: Deployment) -> None:
+def test_copies_of_an_aborted_checkpoint_are_removed_by_the_next_run(deployment: Deployment) -> None:
     run(deployment, 1)
     pipeline = deployment.pipeline("tours")
     second = begin(deployment, pipeline, day(2), "test").checkpoint_id
@@ -363,7 +364,7 @@ def test_an_aborted_checkpoint_is_pruned_by_the_next_run(deployment: Deployment)
     assert kept(deployment) == ["chk-1", "chk-3"]
 
 
-def test_a_savepoint_reads_copies_and_leaves_them_alone(deployment: Deployment) -> None:
+def test_a_savepoint_reads_copies_and_does_not_change_them(deployment: Deployment) -> None:
     run(deployment, 1)
     before = copies(deployment, 1)
     pipeline = deployment.pipeline("tours")
@@ -379,7 +380,7 @@ def test_a_savepoint_reads_copies_and_leaves_them_alone(deployment: Deployment) 
     assert run(deployment, 2).restored_from == ("remote", "remote")
 
 
-def test_going_back_to_an_older_checkpoint(deployment: Deployment) -> None:
+def test_a_restore_of_an_older_checkpoint_reads_remotely_if_its_copies_were_removed(deployment: Deployment) -> None:
     first = run(deployment, 1)
     run(deployment, 2)
     restore(deployment, str(first.checkpoint_id), None)
@@ -390,7 +391,7 @@ def test_going_back_to_an_older_checkpoint(deployment: Deployment) -> None:
     assert run(deployment, 2).restored_from == ("remote", "remote")
 
 
-def test_a_rehearsal_proves_the_remote_files(deployment: Deployment) -> None:
+def test_a_rehearsal_reads_the_remote_files(deployment: Deployment) -> None:
     run(deployment, 1)
     layout = rehearsal_layout(deployment, deployment.pipeline("tours"), "1", None)
     assert not any(isinstance(s.reader, LinkingReader) for sources in layout.sources for s in sources)

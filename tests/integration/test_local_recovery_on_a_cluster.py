@@ -44,7 +44,7 @@ class World:
     deployment: Deployment
 
     def run(self, number: int) -> tuple[str, ...]:
-        """Apply a day as Airflow's operator does; returns where each subtask restored from."""
+        """Apply a day as Airflow's operator does, and return where each subtask restored from."""
         pipeline = self.deployment.pipeline("sales")
         checkpoint_id = begin(self.deployment, pipeline, day(number), "test").checkpoint_id
         submit = [str(Path(sys.executable).parent / "spark-submit"), "--master", self.spark.url]
@@ -65,7 +65,7 @@ class World:
         return opened.manifest.restored_from
 
     def copies(self, number: int) -> list[Path]:
-        """The directories of the subtasks' copies of a checkpoint."""
+        """Return the directories of the subtasks' copies of a checkpoint."""
         return sorted(
             (self.deployment.local_states(self.deployment.pipeline("sales")).path / f"chk-{number}").iterdir()
         )
@@ -88,7 +88,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(places, spark, deployment)
 
 
-def test_executors_come_and_go(world: World) -> None:
+def test_copies_are_used_although_executors_and_hosts_change(world: World) -> None:
     assert world.run(1) == ("empty", "empty")
     assert world.run(2) == ("local", "local"), "by executors that did not write the copies"
     world.spark.kill_worker(HOSTS[1])

@@ -23,7 +23,9 @@ def deployment(tmp_path: Path, data: Path) -> Deployment:
     return new_deployment(tmp_path, data, tmp_path / "pipelines")
 
 
-def test_three_days(spark: SparkSession, deployment: Deployment, flights: pl.DataFrame) -> None:
+def test_after_the_first_day_nothing_is_read_from_the_storage(
+    spark: SparkSession, deployment: Deployment, flights: pl.DataFrame
+) -> None:
     days = [run_day(spark, deployment, number) for number in (1, 2, 3)]
     assert [d.manifest.restored_from for d in days if d.manifest] == [("empty",) * 2, ("local",) * 2, ("local",) * 2]
     seen = flights.filter(pl.col("time_hour") < pl.datetime(2013, 1, 4, time_zone="UTC"))

@@ -34,13 +34,13 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
 
 
 def elsewhere(tmp_path: Path, *arguments: object) -> int:
-    """Run ``one_run`` in a process of its own; its exit status."""
+    """Run ``one_run`` in a process of its own, and return its exit status."""
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, "-m", "tests.integration.one_run", str(tmp_path), *map(str, arguments)]
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def test_a_new_process_finds_what_another_left(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_new_process_uses_the_copies_of_another(deployment: Deployment, tmp_path: Path) -> None:
     assert elsewhere(tmp_path, 1) == 0
     assert run(deployment, 2).restored_from == ("local", "local")
 
@@ -49,7 +49,7 @@ DEATHS = [("os.mkdir", 0), ("os.mkdir", 4), *(("os.link", n) for n in (0, 3, 9))
 
 
 @pytest.mark.parametrize(("event", "number"), DEATHS)
-def test_death_while_copies_are_made_costs_nothing_but_copies(
+def test_a_process_that_dies_while_copying_loses_only_copies(
     deployment: Deployment, tmp_path: Path, event: str, number: int
 ) -> None:
     assert elsewhere(tmp_path, 1, event, number) == -signal.SIGKILL
@@ -61,7 +61,9 @@ def test_death_while_copies_are_made_costs_nothing_but_copies(
 
 
 @pytest.mark.parametrize(("event", "number"), [("os.rename", 0), ("shutil.rmtree", 0), ("os.rmdir", 0)])
-def test_death_while_pruning_is_made_up_for(deployment: Deployment, tmp_path: Path, event: str, number: int) -> None:
+def test_removal_that_a_process_death_interrupted_is_completed_by_the_next_run(
+    deployment: Deployment, tmp_path: Path, event: str, number: int
+) -> None:
     for day_number in (1, 2):
         run(deployment, day_number)
     assert elsewhere(tmp_path, 3, event, number) == -signal.SIGKILL
@@ -69,7 +71,7 @@ def test_death_while_pruning_is_made_up_for(deployment: Deployment, tmp_path: Pa
     assert kept(deployment) == ["chk-2", "chk-4"]
 
 
-def test_tasks_of_one_host_run_at_once(deployment: Deployment) -> None:
+def test_tasks_on_one_host_can_run_at_the_same_time(deployment: Deployment) -> None:
     run(deployment, 1)
     run(deployment, 2)
     pipeline = deployment.pipeline("tours")
@@ -77,7 +79,7 @@ def test_tasks_of_one_host_run_at_once(deployment: Deployment) -> None:
     plan = plan_snapshot(deployment, pipeline, third)
     assert plan is not None
     parts = [events(3).filter(pa.array(mask)) for mask in owned(pipeline, plan, events(3))]
-    # four tasks: each subtask twice, as with speculative execution
+    # There are four tasks: each subtask runs twice, as with speculative execution.
     with ProcessPoolExecutor(4, get_context("spawn")) as pool:
         work = Work(deployment, pipeline, plan)
         tasks = [pool.submit(snapshot_subtask, work, n % 2, n, parts[n % 2]) for n in range(4)]

@@ -8,7 +8,7 @@ from tests.integration.test_local_recovery_flow import MERGED, STRATEGIES, deplo
 __all__ = ["deployment"]
 
 PARALLELISM = {3: 3, 6: 1, 9: 4}
-"""Before which day the pipeline is restored with how many subtasks."""
+"""The number of subtasks with which the pipeline is restored, by the day after it."""
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])

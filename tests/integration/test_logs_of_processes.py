@@ -49,7 +49,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith('{"timestamp"')]
 
 
-def test_driver_and_executors_of_a_job_say_whose_lines_they_are(places: Places) -> None:
+def test_log_lines_of_driver_and_executors_name_their_checkpoint(places: Places) -> None:
     deployment = wiring.deployment(statelib_settings(places))
     (places.data / "2013-01-01").mkdir()
     pq.write_table(pa.table({"user": ["a", "b", "c"], "price": [1, 2, 3]}), places.data / "2013-01-01" / "x.parquet")
@@ -74,7 +74,7 @@ def test_driver_and_executors_of_a_job_say_whose_lines_they_are(places: Places) 
     assert CANARY not in done.stdout + done.stderr
 
 
-def test_the_command_line_keeps_the_catalogs_password(places: Places) -> None:
+def test_the_command_line_does_not_show_the_catalogs_password(places: Places) -> None:
     url = f"postgresql+psycopg://me:{CANARY}@127.0.0.1:1/statelib?connect_timeout=1"
     for form in ("text", "json"):
         for command in (["history"], ["gc"]) if form == "text" else (["checkpoints", "list", "--json"],):
@@ -84,13 +84,13 @@ def test_the_command_line_keeps_the_catalogs_password(places: Places) -> None:
             assert CANARY not in done.stdout + done.stderr
 
 
-def test_a_wrong_setting_is_one_line(places: Places) -> None:
+def test_a_wrong_setting_gives_one_line(places: Places) -> None:
     done = run(places, ["statelib", "history"], STATELIB_LOG_FORMAT="xml")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "STATELIB_LOG_FORMAT=xml: expected text, json" in done.stderr
 
 
-def test_history_is_shown_and_told_to_machines(places: Places) -> None:
+def test_the_history_is_shown_as_text_and_as_json(places: Places) -> None:
     assert "there is no catalog" in run(places, ["statelib", "history"]).stderr
     deployment = wiring.deployment(statelib_settings(places))
     for number in (1, 2):

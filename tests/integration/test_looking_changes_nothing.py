@@ -62,15 +62,15 @@ WRITES = {
     "savepoint create",
     "savepoint rewrite",
 }
-"""Commands that are there to write. ``pipelines discard`` has a dry run, but only for a pipeline without a file."""
+"""Commands whose purpose is to write. ``pipelines discard`` has a dry run, but only for a pipeline without a file."""
 READ_ONLY = [Fault("status", method, times=1_000_000, status=403) for method in ("PUT", "POST", "DELETE")]
 STRAY = "sales/chk-5/ffffffffffffffffffffffffffffffff-0-0"
 """A file of an attempt that is not in the catalog."""
 
 
 def contents(*places: Path) -> dict[str, tuple[int, bytes]]:
-    """Files with their bytes, and directories: with the moment of their last change, which tells of files that came
-    and went."""
+    """Return files with their bytes, and directories with the time of their last change, which shows temporary
+    files."""
     paths = [path for place in places for path in (place, *place.rglob("*"))]
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in paths}
 
@@ -95,7 +95,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 @pytest.mark.parametrize("words", LOOKS)
-def test_files_and_catalog_stay_as_they_are(shop: Deployment, words: str) -> None:
+def test_read_only_commands_change_neither_files_nor_the_catalog(shop: Deployment, words: str) -> None:
     places = (Path(shop.storage_root), Path(shop.pipelines_directory), *catalog_files(shop))
     before = contents(*places)
     looked(shop, words)
@@ -103,7 +103,9 @@ def test_files_and_catalog_stay_as_they_are(shop: Deployment, words: str) -> Non
     assert contents(*places) == before
 
 
-def test_a_bucket_that_refuses_every_write_is_looked_at(tmp_path: Path, s3: S3Endpoint, bucket: str) -> None:
+def test_read_only_commands_work_with_a_bucket_that_refuses_every_write(
+    tmp_path: Path, s3: S3Endpoint, bucket: str
+) -> None:
     deployment = open_shop(tmp_path, f"s3://{bucket}/state")
     s3.put_object(bucket, f"state/{STRAY}", b"stray")
     before = contents(*catalog_files(deployment))
@@ -113,7 +115,7 @@ def test_a_bucket_that_refuses_every_write_is_looked_at(tmp_path: Path, s3: S3En
     assert contents(*catalog_files(deployment)) == before
 
 
-def test_every_command_is_one_that_looks_or_one_that_writes() -> None:
+def test_every_command_is_listed_as_read_only_or_as_writing() -> None:
     looking = {name for name in commands() if any(f"{words} ".startswith(f"{name} ") for words in LOOKS)}
     assert looking | WRITES == set(commands())
     assert not looking & WRITES
@@ -130,7 +132,7 @@ NEED_A_CATALOG = [
 
 
 @pytest.mark.parametrize("words", NEED_A_CATALOG)
-def test_a_mistyped_catalog_is_named_and_not_made(shop: Deployment, tmp_path: Path, words: str) -> None:
+def test_a_mistyped_catalog_is_named_and_not_created(shop: Deployment, tmp_path: Path, words: str) -> None:
     mistyped = dataclasses.replace(shop, catalog_url=f"sqlite:///{tmp_path}/catlog.db")
     result = call(mistyped, *words.format(state=shop.storage_root).split())
     assert result.exit_code == 2, result.output
@@ -138,7 +140,7 @@ def test_a_mistyped_catalog_is_named_and_not_made(shop: Deployment, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_completion_makes_no_catalog_and_offers_the_files(
+def test_shell_completion_creates_no_catalog_and_offers_the_files(
     shop: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/catlog.db"
@@ -149,7 +151,7 @@ def test_completion_makes_no_catalog_and_offers_the_files(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_begins_a_pipeline_makes_the_catalog(shop: Deployment, tmp_path: Path) -> None:
+def test_the_first_run_of_a_pipeline_creates_the_catalog(shop: Deployment, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     new = dataclasses.replace(
         shop, catalog_url=f"sqlite:///{tmp_path}/catalog.db", storage_root=str(tmp_path / "state")

@@ -15,7 +15,7 @@ from tools.matrix.environments import CannotInstallError, environment_of
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("cell", "database"), [(LOWEST, "SQLite"), (HIGHEST, "PostgreSQL")], ids=str)
-def test_the_wheel_works_at_both_ends(cell: Cell, database: str, tmp_path: Path) -> None:
+def test_the_wheel_works_at_both_ends_of_the_version_ranges(cell: Cell, database: str, tmp_path: Path) -> None:
     try:
         programs = environment_of(cell, build("wheel", tmp_path / "wheel"))
     except CannotInstallError as error:

@@ -39,7 +39,7 @@ def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
 
 
 def events(number: int, users: range) -> pa.Table:
-    """Two events of each user in each of two shops, at noon and just before midnight of a day."""
+    """Return two events of each user in each of two shops, at noon and just before midnight of a day."""
     rows = [(f"u{n}", shop, f"item-{n % 3}", hour) for n in users for shop in (1, 2) for hour in (12, 23)]
     moments = [day(number).start_ms + hour * 3_600_000 for *_, hour in rows]
     return pa.table(
@@ -53,7 +53,7 @@ def events(number: int, users: range) -> pa.Table:
 
 
 def measured(deployment: Deployment, number: CheckpointId) -> SnapshotMeasure:
-    """The catalog's, once it is sure that the manifest says the same."""
+    """Return the measure in the catalog. Assert that the manifest has the same."""
     record = deployment.catalog().get(PipelineName("carts"), number)
     manifest = open_checkpoint(record.directory).manifest
     assert manifest is not None

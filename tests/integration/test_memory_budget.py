@@ -10,7 +10,7 @@ ALL = os.environ.get("STATELIB_TEST_ALL") == "1"
 MEBIBYTES, BUDGET = (2200, 256) if ALL else (200, 180)
 
 
-def test_no_snapshot_and_no_restore_takes_more_than_its_budget(tmp_path: Path) -> None:
+def test_no_snapshot_and_no_restore_uses_more_memory_than_its_budget(tmp_path: Path) -> None:
     rows = list(measure(tmp_path / "run", MEBIBYTES))
     assert [row.step for row in rows] == list(STEPS[1:])
     assert all(row.state >= MEBIBYTES * 0.9 for row in rows)

@@ -46,12 +46,12 @@ KEY = "s3/canary+KEY/5Jd0q=="
 TOKEN = "canary-of-a-session-9f31"
 SECRETS = (PASSWORD, KEY, TOKEN)
 STORIES = ("succeeds", "fails", "planted", "page")
-"""Databases: one for each test."""
+"""The names of the databases: there is one for each test."""
 
 
 @dataclass
 class Story:
-    """A deployment with secrets, and all that was said so far, by what said it."""
+    """A deployment with secrets, and all output so far by its origin."""
 
     deployment: Deployment
     store: S3Store
@@ -61,7 +61,8 @@ class Story:
         self.said[f"{len(self.said)} {what}"] = text
 
     def call(self, *words: str, deployment: Deployment | None = None, **settings: str) -> int:
-        """A command of the command line, with its answer, its lines and the whole chain of its exception."""
+        """Run a command of the command line, and record its answer, its log lines and the whole chain of its
+        exception."""
         env = {**environment(deployment or self.deployment), "STATELIB_LOG_LEVEL": "DEBUG", **settings}
         result = CliRunner().invoke(app, list(words), env=env)
         self.say(" ".join(words), result.output)
@@ -70,7 +71,7 @@ class Story:
         return result.exit_code
 
     def fails(self, deployment: Deployment, kind: str) -> None:
-        """A flow uses the catalog and the storage. It must fail with that kind and show no secret."""
+        """Run a flow that uses the catalog and the storage, and assert that it fails with this kind of error."""
         with pytest.raises(StatelibError) as caught:
             checkpoint_of(deployment, "tours", 9, sales(0))
         assert caught.value.kind == kind
@@ -79,7 +80,7 @@ class Story:
         self.say(f"{kind}, pickled", pickle.dumps(caught.value))
 
     def left(self, root: Path) -> dict[str, bytes | str]:
-        """Every file below the root, every object, every value of the catalog."""
+        """Return every file below the root, every object and every value of the catalog."""
         files: dict[str, bytes | str] = {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
         for page in obstore.list(self.store):
             files |= {item["path"]: bytes(obstore.get(self.store, item["path"]).bytes()) for item in page}
@@ -132,7 +133,7 @@ def story(
 
 
 def through_the_flows(story: Story) -> None:
-    """Checkpoints, a savepoint, a restore; what workers would get of each is kept."""
+    """Run checkpoints, a savepoint and a restore through the flows, and record what workers would receive of each."""
     deployment = story.deployment
     for name in ("sales", "tours"):
         pipeline = deployment.pipeline(name)
@@ -247,7 +248,7 @@ def test_neither_the_page_nor_a_dag_shows_a_secret(
         "AWS_SESSION_TOKEN": TOKEN,
         **{name: os.environ[name] for name in ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID")},
     }
-    program = [sys.executable, "-m", "tests.integration.told_by_page"]
+    program = [sys.executable, "-m", "tests.integration.page_answers"]
     catalogs = " ".join([url, *broken])
     done = subprocess.run(program, env=variables, input=catalogs, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

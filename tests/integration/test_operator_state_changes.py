@@ -41,7 +41,7 @@ def change(deployment: Deployment, text: str, more: str = "") -> None:
 
 
 def written(deployment: Deployment) -> tuple[list[Path], int]:
-    """All files, and the number of rows of checkpoints."""
+    """Return all files, and the number of rows of checkpoints."""
     files = sorted(Path(deployment.storage_root).rglob("*"))
     return files, len(deployment.catalog().list(PipelineName("visits")))
 
@@ -55,7 +55,7 @@ def _a_function_without_operator_state(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_way_in_refuses_what_would_be_lost(deployment: Deployment, name: str) -> None:
+def test_every_command_refuses_a_declaration_that_would_lose_state(deployment: Deployment, name: str) -> None:
     text, message, kind = CHANGES[name]
     checkpoint_of(deployment, "visits", 1, events(1))
     change(deployment, text)
@@ -85,7 +85,9 @@ def test_every_way_in_refuses_what_would_be_lost(deployment: Deployment, name: s
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_what_may_be_lost_is_left_out_and_the_rest_goes_on(deployment: Deployment, name: str, parallelism: int) -> None:
+def test_a_dropped_state_is_left_out_if_allowed_and_the_others_continue(
+    deployment: Deployment, name: str, parallelism: int
+) -> None:
     checkpoint_of(deployment, "visits", 1, events(1))
     before = held(opened(deployment))
     change(deployment, CHANGES[name][0], "allow_non_restored_state: true\n")

@@ -87,7 +87,7 @@ def held(opened: Checkpoint) -> dict[str, list[object]]:
     return elements
 
 
-def test_two_then_three_then_one(deployment: Deployment) -> None:
+def test_operator_state_is_rescaled_through_checkpoints(deployment: Deployment) -> None:
     expected: list[str] = []
     for number, parallelism in ((1, 2), (2, 3), (3, 1)):
         if number > 1:
@@ -105,7 +105,7 @@ def test_two_then_three_then_one(deployment: Deployment) -> None:
         assert position_of(position[0]).interval == day(number)
 
 
-def test_command_line(deployment: Deployment) -> None:
+def test_operator_state_is_shown_and_exported_on_the_command_line(deployment: Deployment) -> None:
     checkpoint_of(deployment, "visits", 1, events(1))
     keyed = said(deployment, "export", "visits/1").splitlines()
     both = said(deployment, "export", "visits/1", "--all").splitlines()
@@ -127,7 +127,7 @@ def test_command_line(deployment: Deployment) -> None:
     assert "weights" in said(deployment, "inspect", "visits/1")
 
 
-def test_damage_is_found_and_a_changed_declaration_refused_before_anything_runs(deployment: Deployment) -> None:
+def test_damage_and_a_changed_declaration_are_detected_before_anything_runs(deployment: Deployment) -> None:
     checkpoint_of(deployment, "visits", 1, events(1))
     opened = resolve(deployment, "visits/1")
     path = Path(deployment.pipelines_directory) / "visits.yaml"

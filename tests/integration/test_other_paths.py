@@ -31,7 +31,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def linked(deployment: Deployment, tmp_path: Path) -> str:
-    """The storage's root by another path."""
+    """Return another path of the storage's root."""
     os.symlink(local_path(deployment.root_uri()), tmp_path / "link")
     return str(tmp_path / "link")
 
@@ -56,7 +56,9 @@ def cleaned(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("mode", ClaimMode)
-def test_a_checkpoint_is_known_again_by_a_link(deployment: Deployment, tmp_path: Path, mode: ClaimMode) -> None:
+def test_a_checkpoint_is_recognised_under_the_path_of_a_link(
+    deployment: Deployment, tmp_path: Path, mode: ClaimMode
+) -> None:
     days(deployment, 1, 2)
     link = linked(deployment, tmp_path)
     for path in (f"{link}/tally/chk-1", f"file://{link}//tally/chk-1/", f"{link}/tally/chk-1/_metadata"):
@@ -67,7 +69,9 @@ def test_a_checkpoint_is_known_again_by_a_link(deployment: Deployment, tmp_path:
     checkpoint_of(deployment, "tally", 2, events(2))
 
 
-def test_a_savepoint_is_known_again_by_a_link_and_a_copy_is_not(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_savepoint_is_recognised_under_the_path_of_a_link_but_a_copy_is_not(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     days(deployment, 1, 1)
     saved = save(deployment, "k", str(tmp_path / "mine"))
     directory = deployment.catalog().get(TALLY, CheckpointId(saved)).directory
@@ -84,11 +88,11 @@ def test_a_savepoint_is_known_again_by_a_link_and_a_copy_is_not(deployment: Depl
     assert broken(deployment) == []
 
 
-def test_where_only_the_content_tells_the_catalogs_own_is_taken(
+def test_if_only_the_content_shows_it_the_catalogs_own_snapshot_is_used(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two mounts of one disk, which a test cannot make, are simulated: no call can decide whether two files are the
-    same. The content decides."""
+    same, so the content decides."""
     days(deployment, 1, 2)
     copy = copied(f"{deployment.root_uri()}/tally/chk-1", str(tmp_path / "mount"))
     monkeypatch.setattr("statelib.storage.filesystem.kind.same_file", lambda _first, _second: None)
@@ -102,9 +106,7 @@ def test_where_only_the_content_tells_the_catalogs_own_is_taken(
     checkpoint_of(deployment, "tally", 2, events(2))
 
 
-def test_rows_of_one_snapshot_under_two_paths_delete_nothing_of_each_other(
-    deployment: Deployment, tmp_path: Path
-) -> None:
+def test_two_rows_of_one_snapshot_do_not_delete_each_others_files(deployment: Deployment, tmp_path: Path) -> None:
     """Two rows of the catalog name one snapshot under two paths, as an older version of statelib could enter them."""
     days(deployment, 1, 1)
     own = deployment.catalog().get(TALLY, CheckpointId(1))
@@ -143,7 +145,7 @@ def test_a_savepoint_is_not_disposed_of_under_its_other_path(deployment: Deploym
     assert deployment.remover().list_files(saved.directory) == []
 
 
-def test_places_are_one_whatever_they_are_called(tmp_path: Path) -> None:
+def test_different_spellings_of_a_path_are_one_place(tmp_path: Path) -> None:
     assert PLACES.same_place("s3://bucket/a//b/", "s3://bucket/a/b")
     assert PLACES.same_place("s3://bucket/a", "s3://bucket/b") is False
     assert PLACES.same_place("az://box/a", "abfss://box@account.dfs.core.windows.net/a") is None

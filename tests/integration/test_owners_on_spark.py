@@ -15,7 +15,7 @@ from statelib.spark.events.owners import owner
 
 ROWS = 2000
 HASHED_TO_LEAST = -2089875627
-"""Murmur of this int is the least one there is, whose absolute value is none."""
+"""The murmur hash of this int is the least possible one, which has no absolute value."""
 PIPELINE = """\
 name: owned
 source:
@@ -33,7 +33,7 @@ checkpoint: {{strategy: canonical}}
 
 
 def columns(seed: int) -> pa.Table:
-    """Random numbers of all sizes, the least and the greatest of each type, and nulls."""
+    """Return random numbers of all sizes, the least and the greatest of each type, and nulls."""
     random = np.random.default_rng(seed)
     arrays = {}
     for name, type_ in {"b": pa.int8(), "c": pa.int16(), "d": pa.int32(), "e": pa.int64()}.items():
@@ -52,7 +52,7 @@ def columns(seed: int) -> pa.Table:
     ("key", "max_parallelism", "parallelism"),
     [("e", 128, 3), ("d", 32768, 7), ("a, b, c, d, e", 100, 100), ("b", 1, 1), ("s", 128, 5)],
 )
-def test_every_row_goes_to_the_subtask_that_owns_its_key_group(
+def test_every_row_is_sent_to_the_subtask_that_owns_its_key_group(
     spark: SparkSession, tmp_path: Path, key: str, max_parallelism: int, parallelism: int
 ) -> None:
     path = tmp_path / "owned.yaml"

@@ -55,14 +55,14 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(answer.read_text()))
 
 
-def test_airflow_loads_the_entry_point_and_hardly_anything_with_it(loaded: dict[str, Any]) -> None:
+def test_airflow_loads_the_entry_point_and_few_modules_with_it(loaded: dict[str, Any]) -> None:
     assert "statelib" in loaded["plugins"]
     assert loaded["errors"] == {}
     assert not {"statelib", "fastapi", "pyarrow", "sqlalchemy", "numpy"} & set(loaded["loaded"])
     assert loaded["ours"] == ["statelib_airflow.addresses", "statelib_airflow.plugin"], "and the package, if not yet"
 
 
-def test_the_page_is_where_airflow_is(loaded: dict[str, Any]) -> None:
+def test_the_page_lies_below_the_path_of_airflow(loaded: dict[str, Any]) -> None:
     assert loaded["views"] == [
         "/air/statelib/",
         "/air/statelib/#/dag/{DAG_ID}",
@@ -70,7 +70,7 @@ def test_the_page_is_where_airflow_is(loaded: dict[str, Any]) -> None:
     ]
 
 
-def test_tasks_of_checkpoints_and_savepoints_lead_to_them(loaded: dict[str, Any]) -> None:
+def test_tasks_of_checkpoints_and_savepoints_have_links_to_them(loaded: dict[str, Any]) -> None:
     linked = {"Checkpoint": "_link_CheckpointLink"}
     of_chains = {name for name in loaded["links"] if name.split("/")[0].endswith((".checkpoint", ".savepoint"))}
     tasks = {"begin", "snapshot", "check_completeness", "register", "abort"}

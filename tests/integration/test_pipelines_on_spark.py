@@ -58,10 +58,10 @@ def assert_aircraft(deployment: Deployment, flights: pl.DataFrame, number: int, 
     assert result.keys > 500
 
 
-def test_rocksdb_pipeline_through_savepoint_restore_and_replay(
+def test_a_rocksdb_pipeline_goes_through_savepoint_restore_and_replay(
     spark: SparkSession, deployment: Deployment, flights: pl.DataFrame
 ) -> None:
-    """One story, because each step builds on the one before."""
+    """This is one story, because each step builds on the one before."""
     name = "aircraft_activity"
     pipeline = deployment.pipeline(name)
     first, second = run_day(spark, deployment, name, 1), run_day(spark, deployment, name, 2)
@@ -104,7 +104,7 @@ def test_rocksdb_pipeline_through_savepoint_restore_and_replay(
     assert not list(Path(deployment.work_directory).iterdir()), "tasks leave nothing in the scratch directory"
 
 
-def test_heap_pipeline_rescales(spark: SparkSession, deployment: Deployment, flights: pl.DataFrame) -> None:
+def test_a_heap_pipeline_is_rescaled(spark: SparkSession, deployment: Deployment, flights: pl.DataFrame) -> None:
     name = "route_delays"
     pipeline = deployment.pipeline(name)
     first = run_day(spark, deployment, name, 1)
@@ -119,7 +119,9 @@ def test_heap_pipeline_rescales(spark: SparkSession, deployment: Deployment, fli
         assert not verify(snapshot).problems
 
 
-def test_user_function_pipeline_keeps_state_across_intervals(spark: SparkSession, deployment: Deployment) -> None:
+def test_a_pipeline_with_a_user_function_keeps_state_across_intervals(
+    spark: SparkSession, deployment: Deployment
+) -> None:
     ids = [run_day(spark, deployment, "carrier_streaks", number) for number in (1, 2)]
     flights = [
         sum(
@@ -134,7 +136,7 @@ def test_user_function_pipeline_keeps_state_across_intervals(spark: SparkSession
     assert flights[1] > flights[0] > 0
 
 
-def test_lost_file_is_named_by_the_gate_and_the_next_run_recovers(
+def test_the_gate_names_a_lost_file_and_the_next_run_recovers(
     spark: SparkSession, tmp_path: Path, data: Path, flights: pl.DataFrame
 ) -> None:
     deployment = new_deployment(tmp_path, data)
@@ -145,7 +147,8 @@ def test_lost_file_is_named_by_the_gate_and_the_next_run_recovers(
     run_snapshot(spark, deployment, pipeline, broken)
     manifest = opened(deployment, name, broken).manifest
     assert manifest is not None
-    victim = next(f for f in reversed(manifest.files) if "/" not in f.path)  # its own, shared with no other
+    # The file is shared with no other checkpoint.
+    victim = next(f for f in reversed(manifest.files) if "/" not in f.path)
     (tmp_path / "state" / name / f"chk-{broken}" / victim.path).unlink()
     with pytest.raises(CorruptStateError) as caught:
         check(deployment, pipeline, broken)
@@ -156,13 +159,13 @@ def test_lost_file_is_named_by_the_gate_and_the_next_run_recovers(
     assert_aircraft(deployment, flights, run_day(spark, deployment, name, 2), 2)
 
 
-def test_second_attempt_after_a_dead_driver_completes_the_same_checkpoint(
+def test_a_second_attempt_after_a_dead_driver_completes_the_same_checkpoint(
     spark: SparkSession, tmp_path: Path, data: Path, flights: pl.DataFrame
 ) -> None:
     deployment = new_deployment(tmp_path, data)
     pipeline = deployment.pipeline("aircraft_activity")
     begun = begin(deployment, pipeline, day(1), "test").checkpoint_id
-    assert plan_snapshot(deployment, pipeline, begun) is not None  # the driver dies here
+    assert plan_snapshot(deployment, pipeline, begun) is not None  # The driver dies here.
     assert run_snapshot(spark, deployment, pipeline, begun) is not None
     assert run_snapshot(spark, deployment, pipeline, begun) is None, "published already: nothing to do"
     register(deployment, pipeline, begun)
@@ -179,7 +182,7 @@ def test_out_of_order_and_missing_intervals_are_refused(spark: SparkSession, tmp
         assert caught.value.kind == kind
 
 
-def test_missing_source_and_missing_column_are_named(spark: SparkSession, tmp_path: Path, data: Path) -> None:
+def test_a_missing_source_and_missing_columns_are_named(spark: SparkSession, tmp_path: Path, data: Path) -> None:
     deployment = new_deployment(tmp_path, data)
     pipeline = deployment.pipeline("route_delays")
     begun = begin(deployment, pipeline, day(25), "test").checkpoint_id

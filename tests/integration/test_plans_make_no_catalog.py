@@ -25,7 +25,7 @@ backend: heap
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
-    """A deployment in which no pipeline ever ran. ``temporary`` is the directory of temporary files."""
+    """Return a deployment in which no pipeline ever ran. ``temporary`` is the directory of temporary files."""
     for name in ("pipelines", "temporary"):
         (tmp_path / name).mkdir()
     (tmp_path / "pipelines" / "orders.yaml").write_text(DAILY)
@@ -41,7 +41,7 @@ def everything(root: Path) -> set[Path]:
     return set(root.rglob("*"))
 
 
-def test_run_lists_the_intervals_from_the_start_of_the_schedule(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_dry_run_lists_the_intervals_from_the_start_of_the_schedule(deployment: Deployment, tmp_path: Path) -> None:
     before = everything(tmp_path)
     output = said(deployment, "run", "orders", "--end", "2026-01-03", "--dry-run")
     assert "2026-01-01 00:00:00 to 2026-01-02 00:00:00 UTC" in output
@@ -52,7 +52,7 @@ def test_run_lists_the_intervals_from_the_start_of_the_schedule(deployment: Depl
 
 @pytest.fixture
 def unlisted(tmp_path: Path) -> tuple[Deployment, str]:
-    """A snapshot whose catalog is gone, and its directory."""
+    """Return a deployment whose catalog was deleted, and the directory of a snapshot."""
     shop = open_shop(tmp_path / "shop")
     directory = shop.catalog().get(PipelineName("sales"), CheckpointId(1)).directory
     Path(shop.catalog_url.removeprefix("sqlite:///")).unlink()
@@ -60,7 +60,7 @@ def unlisted(tmp_path: Path) -> tuple[Deployment, str]:
     return shop, directory
 
 
-def test_restore_shows_the_plan_of_a_snapshot(unlisted: tuple[Deployment, str], tmp_path: Path) -> None:
+def test_a_dry_run_of_a_restore_shows_the_plan_of_a_snapshot(unlisted: tuple[Deployment, str], tmp_path: Path) -> None:
     shop, directory = unlisted
     before = everything(tmp_path)
     assert directory in said(shop, "restore", "sales", directory, "--dry-run")
@@ -68,7 +68,7 @@ def test_restore_shows_the_plan_of_a_snapshot(unlisted: tuple[Deployment, str], 
     assert everything(tmp_path) == before
 
 
-def test_rebuild_shows_what_it_would_enter(unlisted: tuple[Deployment, str], tmp_path: Path) -> None:
+def test_a_dry_run_of_a_rebuild_shows_the_entries(unlisted: tuple[Deployment, str], tmp_path: Path) -> None:
     shop, _ = unlisted
     before = everything(tmp_path)
     result = call(shop, "catalog", "rebuild", "--dry-run")
@@ -76,7 +76,7 @@ def test_rebuild_shows_what_it_would_enter(unlisted: tuple[Deployment, str], tmp
     assert everything(tmp_path) == before
 
 
-def test_a_plan_that_is_refused_makes_none_either(unlisted: tuple[Deployment, str], tmp_path: Path) -> None:
+def test_a_refused_plan_creates_no_catalog_either(unlisted: tuple[Deployment, str], tmp_path: Path) -> None:
     shop, directory = unlisted
     before = everything(tmp_path)
     assert "there is no catalog at" in refused(shop, "restore", "sales", "1", "--yes")

@@ -20,7 +20,7 @@ TALLY, SALES = PipelineName("tally"), PipelineName("sales")
 
 
 def incremental(root: Path) -> Deployment:
-    """tally on RocksDB, whose checkpoints share files: 1, 2, 3."""
+    """Return the pipeline tally on RocksDB with the checkpoints 1, 2 and 3, which share files."""
     deployment = tally(root, "{count: 9}")
     file = root / "pipelines" / "tally.yaml"
     file.write_text(
@@ -32,7 +32,7 @@ def incremental(root: Path) -> Deployment:
     return deployment
 
 
-def test_files_that_checkpoints_share_name_those_that_do(tmp_path: Path) -> None:
+def test_a_shared_file_lists_the_checkpoints_that_share_it(tmp_path: Path) -> None:
     view = portrait(incremental(tmp_path), TALLY, CheckpointId(2))
     assert view.problem is None
     assert view.anatomy is not None
@@ -92,7 +92,7 @@ def test_storage_is_sampled_by_register_and_gc(tmp_path: Path) -> None:
     assert "tally/1 was deleted" in str(deleted.problem)
 
 
-def test_a_pipeline_is_known_by_its_file_or_by_its_history(tmp_path: Path) -> None:
+def test_a_pipeline_exists_if_it_has_a_file_or_a_history(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     files = Path(deployment.pipelines_directory)
     (files / "tours.yaml").rename(files / "tours.aside")
@@ -113,7 +113,7 @@ def test_a_pipeline_is_known_by_its_file_or_by_its_history(tmp_path: Path) -> No
         check_known(deployment, PipelineName("nobody"))
 
 
-def test_looking_makes_no_catalog(tmp_path: Path) -> None:
+def test_viewing_a_pipeline_creates_no_catalog(tmp_path: Path) -> None:
     deployment = tally(tmp_path)
     with pytest.raises(InvalidRequestError) as refusal:
         names(deployment)
@@ -140,7 +140,7 @@ def test_a_state_that_only_one_side_has_is_new_in_all_its_key_groups(tmp_path: P
     assert seen.changed == total.changed, "the same keys"
 
 
-def test_an_answer_holds_only_so_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_an_answer_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment = incremental(tmp_path)
     whole = portrait(deployment, TALLY, CheckpointId(3)).anatomy
     monkeypatch.setattr("statelib.flows.views.anatomy.MAX_FILES", 2)

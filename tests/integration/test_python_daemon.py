@@ -27,7 +27,7 @@ spark.stop()
 """
 
 
-def test_workers_are_forked_from_what_has_imported_statelib() -> None:
+def test_workers_are_forked_from_a_daemon_that_has_imported_statelib() -> None:
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, "-c", LOOK],

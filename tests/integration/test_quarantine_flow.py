@@ -39,7 +39,8 @@ def judged(deployment: Deployment, checkpoint_id: CheckpointId = FOURTH) -> Qual
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
-    """Three good days, and a fourth one in quarantine: three guests paid less than nothing."""
+    """Return a deployment with three valid days, and a fourth one in quarantine: three guests paid a negative
+    amount."""
     made = three_days(tmp_path, TEXT)
     fourth_day(made, visits(regulars(0, 3), price=-1.0))
     with pytest.raises(CorruptStateError, match="in quarantine: state guests: column_values_to_be_between") as caught:
@@ -49,10 +50,10 @@ def deployment(tmp_path: Path) -> Deployment:
     return made
 
 
-def test_nothing_is_built_on_it_and_the_next_run_begins_anew(deployment: Deployment) -> None:
+def test_the_next_run_does_not_build_on_a_checkpoint_in_quarantine(deployment: Deployment) -> None:
     pipeline, catalog = deployment.pipeline(NAME), deployment.catalog()
     with pytest.raises(CorruptStateError, match="is in quarantine"):
-        judged(deployment)  # the task once more
+        judged(deployment)  # The task runs once more.
     with pytest.raises(ConflictError, match="it is QUARANTINED"):
         register(deployment, pipeline, FOURTH)
     given_up = abort(deployment, NAME, FOURTH, "run r: check_completeness failed")
@@ -69,8 +70,11 @@ def test_nothing_is_built_on_it_and_the_next_run_begins_anew(deployment: Deploym
     assert late.value.kind == "overtaken"
 
 
-def test_nobody_else_gets_it_either(deployment: Deployment, tmp_path: Path) -> None:
-    """A pipeline that the first one is called now, a fork, and a reader that would hold it."""
+def test_a_checkpoint_in_quarantine_can_be_neither_forked_nor_held_nor_adopted(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """The attempts are a pipeline with the new name of the first one, a fork, and a reader that would hold the
+    checkpoint."""
     directory = deployment.catalog().get(NAME, FOURTH).directory
     file = tmp_path / "pipelines" / "ratings.yaml"
     text = file.read_text()
@@ -83,20 +87,21 @@ def test_nobody_else_gets_it_either(deployment: Deployment, tmp_path: Path) -> N
         assert refusal.value.kind == "quarantined"
     third = directory.replace("chk-4", "chk-3")
     assert plan_restore(deployment, deployment.pipeline("stars"), third, None, ClaimMode.NO_CLAIM).checkpoint_id is None
-    begin(deployment, deployment.pipeline("stars"), day(4), "test")  # goes on from what the earlier name stood on
+    # The pipeline continues from the head of its earlier name.
+    begin(deployment, deployment.pipeline("stars"), day(4), "test")
     head = deployment.catalog().head(PipelineName("stars")).head
     assert deployment.catalog().get(PipelineName("stars"), head or FOURTH).directory == third
     with pytest.raises(InvalidRequestError, match="only a COMPLETED one can be pinned"):
         deployment.catalog().cleanup.pin(NAME, FOURTH, "test", 1000)
 
 
-def test_what_is_verified_is_the_history_and_it_by_name_only(deployment: Deployment) -> None:
+def test_verify_includes_a_checkpoint_in_quarantine_only_by_its_id(deployment: Deployment) -> None:
     assert verify_pipeline(deployment, NAME).checkpoints == 3
     assert said(deployment, "verify", "-p", NAME).count("whole") == 3
     assert said(deployment, "verify", "ratings/4").count("whole") == 1
 
 
-def test_it_can_be_inspected_and_its_files_stay(deployment: Deployment) -> None:
+def test_a_checkpoint_in_quarantine_can_be_inspected_and_keeps_its_files(deployment: Deployment) -> None:
     record = deployment.catalog().get(NAME, FOURTH)
     retire(deployment)
     collect_garbage(deployment)
@@ -124,7 +129,7 @@ def test_it_can_be_inspected_and_its_files_stay(deployment: Deployment) -> None:
     assert "in quarantine" in Path(pages.removeprefix("file://")).read_text()
 
 
-def test_a_released_one_is_the_head_and_history_goes_on(deployment: Deployment) -> None:
+def test_a_released_checkpoint_becomes_the_head(deployment: Deployment) -> None:
     pipeline = deployment.pipeline(NAME)
     again = begin(deployment, pipeline, day(4), "a second run").checkpoint_id
     output = said(deployment, "checkpoints", "release", "ratings/4", "--note", "refunds")
@@ -141,7 +146,7 @@ def test_a_released_one_is_the_head_and_history_goes_on(deployment: Deployment) 
     assert refusal.value.kind == "not-quarantined"
 
 
-def test_dispose_leaves_nothing_of_it(deployment: Deployment) -> None:
+def test_a_disposed_checkpoint_leaves_no_file(deployment: Deployment) -> None:
     record = deployment.catalog().get(NAME, FOURTH)
     assert "Would be deleted" in said(deployment, "checkpoints", "dispose", "ratings/4", "--dry-run")
     assert Path(record.directory.removeprefix("file:").replace("//", "/")).exists()
@@ -152,7 +157,9 @@ def test_dispose_leaves_nothing_of_it(deployment: Deployment) -> None:
     checkpoint_of(deployment, NAME, 4, visits(regulars()))
 
 
-def test_retention_lets_go_of_what_is_older_than_all_it_keeps(deployment: Deployment) -> None:
+def test_retention_removes_a_checkpoint_in_quarantine_that_is_older_than_everything_kept(
+    deployment: Deployment,
+) -> None:
     for number in (4, 5):
         assert FOURTH not in retire(deployment, dry_run=True)[0].checkpoints
         checkpoint_of(deployment, NAME, number, visits(regulars()))
@@ -161,7 +168,7 @@ def test_retention_lets_go_of_what_is_older_than_all_it_keeps(deployment: Deploy
     assert deployment.catalog().get(NAME, FOURTH).state is CheckpointState.DELETED
 
 
-def test_it_counts_as_a_failure_until_one_completes(deployment: Deployment) -> None:
+def test_a_checkpoint_in_quarantine_counts_as_a_failure_until_one_completes(deployment: Deployment) -> None:
     assert deployment.catalog().suspension.failures(NAME) == 1
     said(deployment, "checkpoints", "dispose", "ratings/4")
     assert deployment.catalog().suspension.failures(NAME) == 1
@@ -181,7 +188,7 @@ def test_the_newest_run_of_the_gate_is_the_verdict(tmp_path: Path) -> None:
         judged(deployment)
     assert not deployment.catalog().gate.summaries(NAME)[NAME, FOURTH].passed
     with pytest.raises(CorruptStateError, match="was refused by the gate"):
-        register(deployment, pipeline, FOURTH)  # as when somebody marks the task as done
+        register(deployment, pipeline, FOURTH)  # This is the effect if somebody marks the task as successful.
     file.write_bytes(whole)
     assert judged(deployment).verdict is None
     assert deployment.catalog().gate.summaries()[NAME, FOURTH].passed

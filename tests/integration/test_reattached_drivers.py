@@ -38,12 +38,12 @@ print(urllib.request.urlopen(url, json.dumps(sys.argv[1:]).encode()).read().deco
 
 
 class WorkerDied(BaseException):
-    """The end of a try that had no chance to do anything about it."""
+    """An error that ends a try without any cleanup."""
 
 
 @dataclass
 class Master:
-    """The drivers that were submitted, and their states; ``dies``: whether the worker does, once it has noted the next
+    """The submitted drivers and their states. ``dies``: whether the worker dies once it has recorded the next
     driver's id."""
 
     arguments: dict[str, list[str]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Master:
             self.states[driver] = "FINISHED"
         return {"submissionId": driver, "driverState": state, "success": True}
 
-    # What a task is given as its state store.
+    # This takes the place of the state store that Airflow gives a task.
     def get(self, key: str) -> Any:
         return self.noted.get(key)
 
@@ -97,7 +97,7 @@ def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Master]:
             self.wfile.write(text.encode())
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Rest) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -118,7 +118,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, host: str, **extra: object) -> None
 
 @pytest.fixture
 def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    """A shop; Airflow is imported only below a home of its own."""
+    """Return a deployment. Airflow is imported only below a home of its own."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     shop = open_shop(tmp_path / "shop")
     for name, value in environment(shop).items():
@@ -144,10 +144,11 @@ def checkpoint_id(arguments: list[str]) -> int:
     return int(arguments[arguments.index("--checkpoint-id") + 1])
 
 
-def test_a_retry_checks_what_its_own_driver_wrote_and_the_one_before_changes_nothing(
+def test_a_retry_checks_the_files_of_its_own_driver_and_the_earlier_driver_changes_nothing(
     deployment: Deployment, master: Master
 ) -> None:
-    """The driver of the first try goes on in the cluster, and ends when the second try's checkpoint is registered."""
+    """The driver of the first try continues in the cluster, and ends when the second try's checkpoint is
+    registered."""
     from statelib_airflow.operators import CheckpointOperator
 
     pipeline = deployment.pipeline("tours")
@@ -177,7 +178,7 @@ def test_a_retry_checks_what_its_own_driver_wrote_and_the_one_before_changes_not
 
 @pytest.mark.parametrize("state", ["RUNNING", "FINISHED"])
 @pytest.mark.parametrize("wanted", [7, 8], ids=["same checkpoint", "another one, after begin was cleared"])
-def test_a_try_waits_for_an_earlier_driver_of_its_own_checkpoint_only(
+def test_a_try_waits_only_for_an_earlier_driver_of_its_own_checkpoint(
     deployment: Deployment, master: Master, wanted: int, state: str
 ) -> None:
     from statelib_airflow.operators import StatelibSparkOperator
@@ -194,7 +195,7 @@ def test_a_try_waits_for_an_earlier_driver_of_its_own_checkpoint_only(
     assert [checkpoint_id(arguments) for arguments in master.arguments.values()] == ([7] if wanted == 7 else [7, 8])
 
 
-def test_a_rehearsal_is_made_anew_by_each_try(deployment: Deployment, master: Master) -> None:
+def test_each_try_submits_a_new_rehearsal(deployment: Deployment, master: Master) -> None:
     from statelib_airflow.operators import StatelibSparkOperator
 
     for number in (1, 2):
@@ -203,7 +204,7 @@ def test_a_rehearsal_is_made_anew_by_each_try(deployment: Deployment, master: Ma
     assert len(master.arguments) == 2
 
 
-def test_yarn_in_cluster_mode_needs_nothing_said_in_the_dag(
+def test_yarn_in_cluster_mode_needs_no_setting_in_the_dag(
     deployment: Deployment, master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On YARN the provider cannot find a driver again, and refuses durable operators. statelib's operator runs there

@@ -59,7 +59,7 @@ def completed(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def assert_same(deployment: Deployment, again: Deployment) -> None:
-    """Heads, references and history are those of the catalog that was lost."""
+    """Assert that heads, references and history are those of the lost catalog."""
     assert completed(again) == completed(deployment)
     assert rows(again, REF) == rows(deployment, REF)
     assert rows(again, FILE) == rows(deployment, FILE)
@@ -70,7 +70,7 @@ def heads(deployment: Deployment) -> dict[str, tuple[int, int]]:
     return {row["pipeline"]: (row["head"], row["generation"]) for row in rows(deployment, LEASE)}
 
 
-def test_a_lost_catalog_is_made_again(tmp_path: Path) -> None:
+def test_a_lost_catalog_is_rebuilt(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     deployment.catalog().abort(PipelineName("sales"), 6, "its catalog is about to be lost")
     again = forgetting(deployment, tmp_path)
@@ -88,7 +88,7 @@ def test_a_lost_catalog_is_made_again(tmp_path: Path) -> None:
     assert begin(again, again.pipeline("sales"), day(2), "test").already_completed
 
 
-def test_the_same_on_s3(tmp_path: Path, s3: object, bucket: str) -> None:
+def test_a_lost_catalog_is_rebuilt_from_s3(tmp_path: Path, s3: object, bucket: str) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "sales.yaml").write_text(SALES)
     (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS + "checkpoint: {inline_threshold_bytes: 1}\n")
@@ -117,7 +117,8 @@ def savepoint(deployment: Deployment, name: str, target: str | None = None) -> A
 
 @pytest.fixture
 def sharing(tmp_path: Path) -> Deployment:
-    """Incremental checkpoints that share files: 1 to 4, restored to 2 at another parallelism, then 5 and 6."""
+    """Return a deployment with incremental checkpoints that share files: 1 to 4, restored to 2 at another
+    parallelism, then 5 and 6."""
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING)
     deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
@@ -143,7 +144,9 @@ def test_shared_files_stay_referenced_and_gc_removes_only_garbage(sharing: Deplo
     checkpoint_of(again, "tours", 5, events(5))
 
 
-def test_what_is_left_after_retention_is_entered_and_what_is_gone_is_said(sharing: Deployment, tmp_path: Path) -> None:
+def test_checkpoints_left_after_retention_are_entered_and_missing_bases_reported(
+    sharing: Deployment, tmp_path: Path
+) -> None:
     (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING.replace("0}", "0, retain: {count: 2}}"))
     retire(sharing)
     collect_garbage(sharing)
@@ -158,7 +161,7 @@ def test_what_is_left_after_retention_is_entered_and_what_is_gone_is_said(sharin
     assert json.loads(said(again, "catalog", "check", "--json"))["faults"] == [], "bases without a row are no fault"
 
 
-def test_an_old_catalog_is_brought_up_to_date(sharing: Deployment, tmp_path: Path) -> None:
+def test_an_old_catalog_is_completed_from_the_storage(sharing: Deployment, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "catalog.db", tmp_path / "new.db")
     checkpoint_of(sharing, "tours", 5, events(5))
     savepoint(sharing, "tours")
@@ -169,7 +172,7 @@ def test_an_old_catalog_is_brought_up_to_date(sharing: Deployment, tmp_path: Pat
     assert_same(sharing, again)
 
 
-def test_what_was_never_registered_is_read_or_left_out(tmp_path: Path) -> None:
+def test_unregistered_checkpoints_are_read_or_left_out(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     pipeline = deployment.pipeline("sales")
     publish_here(deployment, pipeline, deployment.catalog().list(PipelineName("sales"))[0].checkpoint_id, sales(6))
@@ -188,7 +191,7 @@ def test_what_was_never_registered_is_read_or_left_out(tmp_path: Path) -> None:
     assert again.catalog().head(PipelineName("sales")).head == 5
 
 
-def test_damage_is_left_out_and_ends_with_status_1(tmp_path: Path) -> None:
+def test_damaged_checkpoints_are_left_out_and_the_status_is_1(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     newest = Path(local_path(deployment.root_uri()), "sales", "chk-5")
     data = next(path for path in newest.iterdir() if path.name != "_metadata")
@@ -201,7 +204,7 @@ def test_damage_is_left_out_and_ends_with_status_1(tmp_path: Path) -> None:
     assert again.catalog().head(PipelineName("sales")).head == 1, "5 was built on it, and 5 is damaged"
 
 
-def test_what_is_left_out_is_given_up_by_name_and_then_the_sweeps(tmp_path: Path) -> None:
+def test_left_out_checkpoints_can_be_given_up_by_name_and_are_then_swept(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     root = Path(local_path(deployment.root_uri()), "sales")
     data = next(path for path in (root / "chk-5").iterdir() if path.name != "_metadata")
@@ -227,7 +230,7 @@ def test_what_is_left_out_is_given_up_by_name_and_then_the_sweeps(tmp_path: Path
     assert not verify_at(again.catalog().get(PipelineName("sales"), 1).directory, own=True).problems
 
 
-def test_copies_and_others_snapshots_are_left_alone(tmp_path: Path) -> None:
+def test_copies_and_foreign_snapshots_are_not_entered(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     root = Path(local_path(deployment.root_uri()))
     shutil.copytree(root / "sales" / "chk-5", root / "sales" / "chk-9")
@@ -254,7 +257,7 @@ def test_a_fork_refers_to_the_files_of_its_source_again(tmp_path: Path) -> None:
     assert {row["pipeline"] for row in rows(again, REF)} == {"sales", "branch"}
 
 
-def test_only_one_pipeline_is_entered_if_only_that_is_meant(tmp_path: Path) -> None:
+def test_only_the_selected_pipeline_is_entered(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     again = forgetting(deployment, tmp_path)
     said(again, "catalog", "rebuild", "-p", "tours", "--yes")

@@ -29,7 +29,7 @@ def text(severity: str) -> str:
 
 
 def refused_head(deployment: Deployment) -> None:
-    """A fourth day that the gate does not let pass, as the DAG would end it."""
+    """Run a fourth day that does not pass the gate, and end it as the DAG would."""
     fourth_day(deployment, visits(regulars(0, 3), price=-1.0))
     with pytest.raises(CorruptStateError):
         check(deployment, deployment.pipeline(NAME), FOURTH)
@@ -51,7 +51,8 @@ def states(answer: dict[str, Any]) -> dict[int, str]:
 
 
 def assert_kept_aside(again: Deployment, reason: str) -> None:
-    """In the plan with the reason, then in the catalog; the pipeline goes on from the third day."""
+    """Assert that the checkpoint is in quarantine: in the plan with the reason, then in the catalog. The pipeline
+    continues from the third day."""
     plan = said(again, *REBUILD, "--dry-run")
     assert "the head of ratings is ratings/3" in plan
     assert again.catalog().pipelines() == ()
@@ -65,7 +66,7 @@ def assert_kept_aside(again: Deployment, reason: str) -> None:
 
 
 @pytest.mark.parametrize("severity", LEVELS)
-def test_what_the_gate_had_refused_goes_into_quarantine(tmp_path: Path, severity: str) -> None:
+def test_a_checkpoint_that_the_gate_had_refused_is_put_into_quarantine(tmp_path: Path, severity: str) -> None:
     deployment = three_days(tmp_path, text(severity))
     refused_head(deployment)
     again = forgetting(deployment)
@@ -79,7 +80,7 @@ def test_what_the_gate_had_refused_goes_into_quarantine(tmp_path: Path, severity
     assert checkpoint_of(again, NAME, 5, visits(regulars())) == 6
 
 
-def test_it_is_disposed_of_like_any_other_one(tmp_path: Path) -> None:
+def test_such_a_checkpoint_can_be_disposed_of(tmp_path: Path) -> None:
     deployment = three_days(tmp_path, text("quarantine"))
     refused_head(deployment)
     again = forgetting(deployment)
@@ -89,7 +90,7 @@ def test_it_is_disposed_of_like_any_other_one(tmp_path: Path) -> None:
     assert said(again, "verify").count("whole") == 3
 
 
-def test_one_that_passes_is_the_head_whether_it_was_registered_or_not(tmp_path: Path) -> None:
+def test_a_checkpoint_that_passes_the_gate_becomes_the_head_even_if_it_was_not_registered(tmp_path: Path) -> None:
     deployment = three_days(tmp_path, RATINGS.replace("rehearse_every: 4", "rehearse_every: 1"))
     fourth_day(deployment)
     answer = planned(forgetting(deployment), "--dry-run")
@@ -112,7 +113,7 @@ def test_one_that_passes_is_the_head_whether_it_was_registered_or_not(tmp_path: 
         (lambda file: file.write_text(file.read_text().replace("  texts:", "  words:")), "has other states now"),
     ],
 )
-def test_what_cannot_be_judged_is_said_and_left_to_an_option(
+def test_a_checkpoint_that_cannot_be_judged_is_reported_and_entered_only_by_an_option(
     tmp_path: Path, spoil: Callable[[Path], None], reason: str
 ) -> None:
     deployment = three_days(tmp_path, text("fail"))
@@ -128,9 +129,8 @@ def test_what_cannot_be_judged_is_said_and_left_to_an_option(
     assert reason in again.catalog().get(NAME, again.catalog().head(NAME).head or FOURTH).note
 
 
-def test_without_its_base_it_is_judged_by_itself(tmp_path: Path) -> None:
-    """A checkpoint whose base is gone, for example after retention kept only the newest, is judged without
-    comparisons."""
+def test_a_checkpoint_without_its_base_is_judged_without_comparisons(tmp_path: Path) -> None:
+    """The base was removed, for example because retention kept only the newest checkpoint."""
     deployment = three_days(tmp_path)
     for number in (1, 2):
         (tmp_path / "state" / NAME / f"chk-{number}" / "_metadata").unlink()
@@ -138,7 +138,7 @@ def test_without_its_base_it_is_judged_by_itself(tmp_path: Path) -> None:
     assert (states(answer), answer["head"]["head"], answer["missing_bases"]) == ({3: "COMPLETED"}, 3, [2])
 
 
-def test_an_old_catalog_gets_the_refused_one_into_quarantine(tmp_path: Path) -> None:
+def test_an_old_catalog_also_gets_the_refused_checkpoint_in_quarantine(tmp_path: Path) -> None:
     deployment = three_days(tmp_path, text("quarantine"))
     (tmp_path / "new.db").write_bytes((tmp_path / "catalog.db").read_bytes())
     refused_head(deployment)
@@ -150,7 +150,9 @@ def test_an_old_catalog_gets_the_refused_one_into_quarantine(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("severity", LEVELS)
-def test_the_same_on_s3(tmp_path: Path, s3: object, bucket: str, severity: str) -> None:
+def test_a_refused_checkpoint_on_s3_is_put_into_quarantine(
+    tmp_path: Path, s3: object, bucket: str, severity: str
+) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "ratings.yaml").write_text(text(severity))
     deployment = replace(

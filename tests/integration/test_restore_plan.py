@@ -13,7 +13,7 @@ from tests.integration.shop import SALES, open_shop, sales
 from tests.support.worlds import checkpoint_of, new_deployment
 
 
-def test_a_plan_is_the_same_after_json_and_its_text_tells_all(tmp_path: Path) -> None:
+def test_a_plan_is_read_back_from_json_and_its_text_is_complete(tmp_path: Path) -> None:
     deployment = open_shop(tmp_path)
     plan = plan_restore(deployment, deployment.pipeline("sales"), "1", 3, ClaimMode.NO_CLAIM)
     assert RestorePlan.from_json(plan.to_json()) == plan
@@ -27,7 +27,7 @@ def test_a_plan_is_the_same_after_json_and_its_text_tells_all(tmp_path: Path) ->
     )
 
 
-def test_the_estimate_is_that_of_the_newest_measured_restore_and_its_bytes_are_those_of_the_plan(
+def test_the_estimate_uses_the_newest_measured_restore_and_the_bytes_of_the_plan(
     tmp_path: Path,
 ) -> None:
     pipelines = tmp_path / "pipelines"
@@ -63,7 +63,7 @@ def test_the_estimate_is_that_of_the_newest_measured_restore_and_its_bytes_are_t
     assert measured(dataclasses.replace(manifest, restored_from=("local", "mixed", "empty"))) is None
 
 
-def test_a_pipeline_with_its_own_uid_is_called_by_it(tmp_path: Path) -> None:
+def test_an_operator_is_named_by_the_uid_of_the_pipeline(tmp_path: Path) -> None:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     (pipelines / "sales.yaml").write_text(SALES + "uid: shops\nuid_hash: 0123456789abcdef0123456789abcdef\n")

@@ -55,7 +55,7 @@ def totals(directory: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", ["sales", "tours"])
-def test_a_checkpoint_on_s3_is_whole_and_the_next_builds_on_it(on_s3: OnS3, name: str, tmp_path: Path) -> None:
+def test_a_checkpoint_on_s3_is_complete_and_the_next_builds_on_it(on_s3: OnS3, name: str, tmp_path: Path) -> None:
     for number in (1, 2):
         checkpoint_of(on_s3.deployment, name, number, sales(6 * number))
         directory = f"{on_s3.root}/{name}/chk-{number}"
@@ -67,7 +67,7 @@ def test_a_checkpoint_on_s3_is_whole_and_the_next_builds_on_it(on_s3: OnS3, name
     assert not any((tmp_path / "scratch").iterdir())
 
 
-def test_merged_checkpoints_on_s3_are_few_objects_and_pass_the_gate(on_s3: OnS3) -> None:
+def test_merged_checkpoints_on_s3_have_few_objects_and_pass_the_gate(on_s3: OnS3) -> None:
     options = "{strategy: incremental, inline_threshold_bytes: 0, file_merging: {enabled: true}}"
     (Path(on_s3.deployment.pipelines_directory) / "tours.yaml").write_text(TOURS + f"checkpoint: {options}\n")
     pipeline = on_s3.deployment.pipeline("tours")
@@ -98,7 +98,7 @@ def test_state_on_s3_is_the_same_as_on_disk(on_s3: OnS3, tmp_path: Path) -> None
     assert totals_on_s3 == totals(f"{tmp_path}/state/sales/chk-2") == {"shop-0": 18, "shop-1": 22, "shop-2": 26}
 
 
-def test_a_lost_object_is_named(on_s3: OnS3) -> None:
+def test_the_problem_names_a_lost_object(on_s3: OnS3) -> None:
     checkpoint_of(on_s3.deployment, "tours", 1, sales(0))
     checkpoint_of(on_s3.deployment, "tours", 2, sales(6))
     record = on_s3.deployment.catalog().get(PipelineName("tours"), 2)
@@ -123,7 +123,7 @@ def test_a_lost_object_is_named(on_s3: OnS3) -> None:
 
 
 @pytest.mark.parametrize(("target", "form"), [(None, "canonical"), ("s3", "native"), ("file", "canonical")])
-def test_savepoints_go_where_their_user_wants(on_s3: OnS3, tmp_path: Path, target: str | None, form: str) -> None:
+def test_savepoints_are_written_to_the_users_target(on_s3: OnS3, tmp_path: Path, target: str | None, form: str) -> None:
     places = {None: None, "s3": f"{on_s3.root}-mine/by hand", "file": f"file://{tmp_path}/mine"}
     expected = {None: f"{on_s3.root}/savepoints", "s3": places["s3"], "file": places["file"]}
     deployment, pipeline = on_s3.deployment, on_s3.deployment.pipeline("tours")
@@ -153,7 +153,7 @@ def test_a_savepoint_of_another_deployment_is_restored_by_path(on_s3: OnS3, tmp_
     assert totals(f"{tmp_path}/state/sales/chk-{number}") == {"shop-0": 18, "shop-1": 22, "shop-2": 26}
 
 
-def test_the_command_line_reads_s3(on_s3: OnS3, tmp_path: Path) -> None:
+def test_the_command_line_reads_snapshots_on_s3(on_s3: OnS3, tmp_path: Path) -> None:
     checkpoint_of(on_s3.deployment, "sales", 1, sales(0))
     path = f"{on_s3.root}/sales/chk-1"
     assert path in said(None, "verify", path)
@@ -174,7 +174,7 @@ def test_the_command_line_reads_s3(on_s3: OnS3, tmp_path: Path) -> None:
     assert victim in result.stdout
 
 
-def test_no_place_holds_the_secret_or_the_endpoint(
+def test_no_file_object_or_output_contains_the_secret_or_the_endpoint(
     on_s3: OnS3, s3: S3Endpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -205,7 +205,7 @@ def test_a_try_that_fails_leaves_no_data_and_the_next_succeeds(on_s3: OnS3, s3: 
     assert register(on_s3.deployment, pipeline, begun.checkpoint_id).checkpoint_id == begun.checkpoint_id
 
 
-def test_gc_says_what_only_the_buckets_owner_can_do(on_s3: OnS3, tmp_path: Path) -> None:
+def test_gc_hints_at_the_lifecycle_rule_of_the_bucket(on_s3: OnS3, tmp_path: Path) -> None:
     checkpoint_of(on_s3.deployment, "sales", 1, sales(6))
     for command in ("gc", "orphans"):
         assert "AbortIncompleteMultipartUpload" in call(on_s3.deployment, command).stderr
@@ -216,7 +216,7 @@ def test_gc_says_what_only_the_buckets_owner_can_do(on_s3: OnS3, tmp_path: Path)
     assert call(local, "gc").stderr == ""
 
 
-def test_local_copies_spare_s3_the_reading(on_s3: OnS3, tmp_path: Path) -> None:
+def test_local_copies_are_read_instead_of_s3(on_s3: OnS3, tmp_path: Path) -> None:
     settings = "checkpoint: {inline_threshold_bytes: 1, local_recovery: true, strategy: incremental}\n"
     (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS + settings)
     checkpoint_of(on_s3.deployment, "tours", 1, sales(0))

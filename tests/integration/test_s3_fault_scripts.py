@@ -94,7 +94,7 @@ def whole(deployment: Deployment, days_done: int) -> None:
     assert {row["value"] for row in rows} == {days_done * (days_done + 1) // 2}
 
 
-def test_days_that_succeed_whatever_the_storage_does(deployment: Deployment, s3: S3Endpoint) -> None:
+def test_days_succeed_despite_these_storage_faults(deployment: Deployment, s3: S3Endpoint) -> None:
     days(deployment, 1, 2)
     for number, faults in enumerate(WELL.values(), 3):
         s3.break_next(*faults)
@@ -107,7 +107,7 @@ def test_days_that_succeed_whatever_the_storage_does(deployment: Deployment, s3:
     record("G1", "scripts of S3 faults", len(WELL))
 
 
-def test_days_that_fail_touch_nothing_and_succeed_later(deployment: Deployment, s3: S3Endpoint) -> None:
+def test_days_that_fail_change_nothing_and_succeed_later(deployment: Deployment, s3: S3Endpoint) -> None:
     days(deployment, 1, 2)
     seen: Counter[str] = Counter()
     for number, (script, (faults, error)) in enumerate(FAILS.items(), 3):
@@ -127,10 +127,10 @@ def test_days_that_fail_touch_nothing_and_succeed_later(deployment: Deployment, 
     record("G1", "scripts of S3 faults", len(FAILS))
 
 
-def test_neither_the_reply_of_the_storage_nor_that_of_the_catalog_arrives(
+def test_a_checkpoint_succeeds_although_both_replies_are_lost(
     deployment: Deployment, s3: S3Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``_metadata`` and COMMIT both succeed, and both answers are lost."""
+    """``_metadata`` and COMMIT both succeed, but the replies of storage and catalog are lost."""
     days(deployment, 1, 1)
     real, left = DefaultDialect.do_commit, [1]
 

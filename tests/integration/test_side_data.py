@@ -52,9 +52,9 @@ checkpoint: {{{{strategy: {{strategy}}, retain: {{{{count: 2}}}}}}}}
 """
 HEAP, ROCKSDB = ("heap", "canonical"), ("rocksdb", "incremental")
 DAYS = {1: ["a", "b"], 2: ["c", "d", "a"], 3: [], 4: ["e", "f", "c"], 5: ["a"]}
-"""By day, the shops that have events."""
+"""The shops that have events, by day."""
 Run = Callable[[CheckpointId, pa.Table], None]
-"""Takes the snapshot of a checkpoint that has begun."""
+"""A function that takes the snapshot of a checkpoint that has begun."""
 
 
 @pytest.fixture(params=["files", "s3"])
@@ -117,7 +117,7 @@ def opened(deployment: Deployment, checkpoint_id: int, name: str = "learns") -> 
 
 
 def models(checkpoint: Checkpoint) -> list[set[str]]:
-    """The shops of each model, in the order of the key groups."""
+    """Return the shops of each model, in the order of the key groups."""
     assert checkpoint.manifest is not None
     records = [part for part in checkpoint.manifest.side_data if part.name == "model"]
     read = checkpoint.reader().read
@@ -129,14 +129,14 @@ def known(checkpoint: Checkpoint) -> set[str]:
 
 
 def files(checkpoint: Checkpoint) -> list[str]:
-    """The file of each model, in the order of the key groups."""
+    """Return the file of each model, in the order of the key groups."""
     assert checkpoint.manifest is not None
     records = sorted(checkpoint.manifest.side_data, key=lambda part: part.key_group_range.start)
     return [p.handle.path for p in records if not isinstance(p.handle, ByteStreamStateHandle)]
 
 
 def before(checkpoint: Checkpoint) -> dict[str, bool]:
-    """By shop, whether a model had seen it when it came last."""
+    """Return by shop whether a model contained it at its last event."""
     return {row["key"]: row["value"]["seen_before"] for row in checkpoint.to_arrow("seen").to_pylist()}
 
 
@@ -147,14 +147,14 @@ def clean(deployment: Deployment) -> None:
 
 
 def is_whole(deployment: Deployment) -> None:
-    """Every checkpoint has its side data, and nothing else lies there."""
+    """Assert that every checkpoint has its side data, and that there are no other files."""
     for record in deployment.catalog().list(None, {CheckpointState.COMPLETED}):
         assert verify(resolve(deployment, f"{record.pipeline}/{record.checkpoint_id}")).problems == ()
     assert needed(deployment) == {uri for uri in stored(deployment) if not uri.rpartition("/")[2].startswith(".")}
 
 
 def story(deployment: Deployment, run: Run) -> None:
-    """Five days, gc, a restore of the second one, rescaling from two subtasks to three and to one."""
+    """Run five days, gc, a restore of the second one, and rescaling from two subtasks to three and to one."""
     one_day(deployment, 1, run)
     second = one_day(deployment, 2, run)
     assert known(opened(deployment, second)) == {"a", "b", "c", "d"}
@@ -201,13 +201,15 @@ def story(deployment: Deployment, run: Run) -> None:
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [HEAP, ROCKSDB])
-def test_in_this_process(deployment: Deployment, backend: str, strategy: str) -> None:
+def test_side_data_are_kept_through_restore_and_rescaling_in_one_process(
+    deployment: Deployment, backend: str, strategy: str
+) -> None:
     write(deployment, backend, strategy)
     story(deployment, in_this_process(deployment))
 
 
 @pytest.mark.parametrize("place", ["files"], indirect=True)
-def test_on_spark(deployment: Deployment, spark: SparkSession) -> None:
+def test_side_data_are_kept_through_restore_and_rescaling_on_spark(deployment: Deployment, spark: SparkSession) -> None:
     def run(checkpoint_id: CheckpointId, events: pa.Table) -> None:
         interval = deployment.catalog().get(PipelineName("learns"), checkpoint_id).interval
         assert interval is not None
@@ -222,10 +224,10 @@ def test_on_spark(deployment: Deployment, spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("backend", "strategy", "form"), [(*HEAP, "canonical"), (*ROCKSDB, "native")])
-def test_a_savepoint_carries_copies(
+def test_a_savepoint_contains_copies_of_side_data(
     deployment: Deployment, tmp_path: Path, backend: str, strategy: str, form: str
 ) -> None:
-    """It is restored in another deployment, whose first checkpoint depends on nothing of it."""
+    """The savepoint is restored in another deployment, whose first checkpoint does not depend on it."""
     write(deployment, backend, strategy)
     one_day(deployment, 1)
     second = one_day(deployment, 2)
@@ -245,7 +247,7 @@ def test_a_savepoint_carries_copies(
 
 
 @pytest.mark.parametrize("copy", [False, True])
-def test_a_fork_goes_on_with_it(deployment: Deployment, copy: bool) -> None:
+def test_a_fork_continues_with_the_side_data(deployment: Deployment, copy: bool) -> None:
     write(deployment, *HEAP, name="branch")
     one_day(deployment, 1)
     second = one_day(deployment, 2)
@@ -268,7 +270,7 @@ def test_a_fork_goes_on_with_it(deployment: Deployment, copy: bool) -> None:
     is_whole(deployment)
 
 
-def test_what_an_aborted_attempt_left_is_swept(deployment: Deployment) -> None:
+def test_side_data_of_an_aborted_attempt_are_removed_by_the_sweep(deployment: Deployment) -> None:
     one_day(deployment, 1)
     stored_files = stored(deployment)
     begun = begin(deployment, deployment.pipeline("learns"), day(2), "test").checkpoint_id
@@ -282,7 +284,7 @@ def test_what_an_aborted_attempt_left_is_swept(deployment: Deployment) -> None:
     is_whole(deployment)
 
 
-def test_what_a_second_run_of_a_task_wrote_is_discarded(deployment: Deployment) -> None:
+def test_side_data_of_a_second_run_of_a_task_are_discarded(deployment: Deployment) -> None:
     pipeline = deployment.pipeline("learns")
     begun = begin(deployment, pipeline, day(1), "test").checkpoint_id
     plan = plan_snapshot(deployment, pipeline, begun)
@@ -298,7 +300,7 @@ def test_what_a_second_run_of_a_task_wrote_is_discarded(deployment: Deployment) 
 
 
 @pytest.mark.parametrize("place", ["files"], indirect=True)
-def test_damage_is_named_and_never_read(deployment: Deployment) -> None:
+def test_damaged_side_data_are_named_and_never_read(deployment: Deployment) -> None:
     first = one_day(deployment, 1, shops=["a"])
     (path,) = files(opened(deployment, first))
     shown = call(deployment, "inspect", f"learns/{first}")
@@ -318,7 +320,7 @@ def test_damage_is_named_and_never_read(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("place", ["files"], indirect=True)
-def test_what_is_deleted_is_gone(deployment: Deployment) -> None:
+def test_deleted_side_data_are_removed(deployment: Deployment) -> None:
     first = one_day(deployment, 1, shops=["a"])
     write(deployment, *HEAP, **{f"{FUNCTIONS}:update": f"{FUNCTIONS}:forget"})
     second = opened(deployment, one_day(deployment, 2, shops=["a"]))
@@ -332,7 +334,7 @@ def test_what_is_deleted_is_gone(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("place", ["files"], indirect=True)
-def test_names_are_declared_and_dropped_only_if_allowed(deployment: Deployment) -> None:
+def test_names_must_be_declared_and_are_dropped_only_if_allowed(deployment: Deployment) -> None:
     one_day(deployment, 1)
     write(deployment, *HEAP, **{f"{FUNCTIONS}:update": f"{FUNCTIONS}:misspell"})
     with pytest.raises(InvalidRequestError, match="side data 'models' is not declared: known are model, days"):
@@ -351,7 +353,7 @@ def test_names_are_declared_and_dropped_only_if_allowed(deployment: Deployment) 
 
 
 @pytest.mark.parametrize("place", ["files"], indirect=True)
-def test_a_catalog_that_is_rebuilt_knows_its_files(deployment: Deployment) -> None:
+def test_a_rebuilt_catalog_refers_to_the_files_of_side_data(deployment: Deployment) -> None:
     one_day(deployment, 1)
     second = one_day(deployment, 2)
     Path(deployment.catalog_url.removeprefix("sqlite:///")).unlink()

@@ -19,7 +19,8 @@ DIRECTORY = "s3://silent/state/sales/chk-1"
 
 
 class Silent:
-    """``asked``: how many connections were made; each is held open, and nothing is ever said."""
+    """A server that accepts connections and never answers. ``asked``: the connections that were made; each is held
+    open."""
 
     def __init__(self) -> None:
         self.asked: list[socket.socket] = []
@@ -47,7 +48,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silent]:
         connection.close()
 
 
-def test_the_page_asks_once_and_shows_what_the_catalog_knows(silent: Silent, tmp_path: Path) -> None:
+def test_the_page_tries_once_and_shows_the_content_of_the_catalog(silent: Silent, tmp_path: Path) -> None:
     from statelib_airflow.api.threads import reading
 
     deployment = open_shop(tmp_path)
@@ -71,7 +72,7 @@ def test_the_page_asks_once_and_shows_what_the_catalog_knows(silent: Silent, tmp
     assert len(silent.asked) == 1
 
 
-def test_a_hurry_ends_with_its_block() -> None:
+def test_the_short_limit_for_pages_ends_with_its_block() -> None:
     with hurried():
         assert patience().delays_s == ()
     assert patience() is RETRIES

@@ -22,11 +22,11 @@ checkpoint: {{strategy: incremental}}
 """
 
 
-def test_what_a_snapshot_does_is_logged(
+def test_the_steps_of_a_snapshot_are_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def update(events: pa.Table, state: pa.Table) -> pa.Table:
-        for database in Path(deployment.work_directory).rglob("db"):  # as a process would leave it that was killed
+        for database in Path(deployment.work_directory).rglob("db"):  # This is what a killed process would leave.
             (database.parent / "chk-1").mkdir()
         return pa.table({"shop": state["shop"], "n": [len(events)] * len(state)})
 

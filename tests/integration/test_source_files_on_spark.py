@@ -50,7 +50,7 @@ def events(types: dict[str, pa.DataType] = TYPES) -> pa.Table:
 
 
 def new_pipeline(root: Path, declared: dict[str, str], more: str = "") -> Pipeline:
-    """Its source is the directory :data:`SOURCE`, or what ``more`` says of it."""
+    """Return a pipeline whose source is the directory :data:`SOURCE`, unless ``more`` changes it."""
     path = root / "reading.yaml"
     columns = ", ".join(f"{name}: {kind}" for name, kind in declared.items())
     path.write_text(
@@ -62,7 +62,7 @@ def new_pipeline(root: Path, declared: dict[str, str], more: str = "") -> Pipeli
 
 
 def frame(spark: SparkSession) -> DataFrame:
-    """Spark takes local times of Arrow for instants."""
+    """Return a DataFrame of the table. Spark would read local times of Arrow as instants."""
     return spark.createDataFrame(events()).withColumn("local", f.col("local").cast("timestamp_ntz"))
 
 
@@ -93,7 +93,9 @@ def read_by_subtasks(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("options", [{}, {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 2}])
-def test_files_of_arrow(spark: SparkSession, tmp_path: Path, table: pa.Table, options: dict[str, object]) -> None:
+def test_subtasks_read_files_of_arrow_like_spark(
+    spark: SparkSession, tmp_path: Path, table: pa.Table, options: dict[str, object]
+) -> None:
     (tmp_path / SOURCE).mkdir()
     pq.write_table(table, tmp_path / SOURCE / "a.parquet", **options)
     pipeline = new_pipeline(tmp_path, DECLARED)
@@ -101,7 +103,7 @@ def test_files_of_arrow(spark: SparkSession, tmp_path: Path, table: pa.Table, op
 
 
 @pytest.mark.parametrize("written_as", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
-def test_files_of_spark(spark: SparkSession, tmp_path: Path, written_as: str) -> None:
+def test_subtasks_read_files_of_spark_like_spark(spark: SparkSession, tmp_path: Path, written_as: str) -> None:
     spark.conf.set("spark.sql.parquet.outputTimestampType", written_as)
     try:
         frame(spark).repartition(3).write.parquet(str(tmp_path / SOURCE))
@@ -114,7 +116,7 @@ def test_files_of_spark(spark: SparkSession, tmp_path: Path, written_as: str) ->
     assert len(table) == len(ROWS)
 
 
-def test_narrower_columns_are_widened_alike(spark: SparkSession, tmp_path: Path) -> None:
+def test_narrower_columns_are_widened_like_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / SOURCE).mkdir()
     pq.write_table(events(), tmp_path / SOURCE / "a.parquet")
     pipeline = new_pipeline(tmp_path, DECLARED | WIDER)
@@ -123,7 +125,7 @@ def test_narrower_columns_are_widened_alike(spark: SparkSession, tmp_path: Path)
     assert table == read_by_spark(spark, pipeline, tmp_path)
 
 
-def test_a_calendar_that_spark_has_changed_is_left_to_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_in_the_old_calendar_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
     try:
         frame(spark).write.parquet(str(tmp_path / SOURCE))
@@ -137,7 +139,7 @@ def test_a_calendar_that_spark_has_changed_is_left_to_it(spark: SparkSession, tm
 
 
 def other_file_system(spark: SparkSession) -> Callable[[], object]:
-    """Returns what undoes it."""
+    """Return a function that undoes the change."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     before = hadoop.get("fs.defaultFS")
     hadoop.set("fs.defaultFS", "hdfs://nowhere:1")
@@ -152,7 +154,7 @@ def other_setting(spark: SparkSession) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("make", "reason"), [(other_file_system, "is no path of this host"), (other_setting, "ignoreCorruptFiles")]
 )
-def test_what_spark_is_told_to_read_otherwise_is_left_to_it(
+def test_settings_that_change_how_spark_reads_leave_the_source_to_spark(
     spark: SparkSession,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

@@ -67,12 +67,12 @@ def write_day(deployment: Deployment, number: int, format_: str = "parquet") -> 
 
 
 def run(deployment: Deployment, *more: str) -> list[tuple[int, int]]:
-    """The checkpoints of a run, and how many events each of them applied."""
+    """Return the checkpoints of a run, and the number of events that each of them applied."""
     done = json.loads(said(deployment, "run", "orders", "--json", *more))["checkpoints"]
     return [(c["checkpoint_id"], c["events"]["applied"]) for c in done]
 
 
-def test_a_day_that_has_half_landed_is_refused_until_its_marker_is_there(deployment: Deployment) -> None:
+def test_an_incomplete_day_is_refused_until_its_marker_exists(deployment: Deployment) -> None:
     write_pipeline(deployment, "ready: {marker: _SUCCESS}")
     first = write_day(deployment, 1)
     assert "2026-01-01/_SUCCESS does not exist" in refused(deployment, "run", "orders")
@@ -86,7 +86,7 @@ def test_a_day_that_has_half_landed_is_refused_until_its_marker_is_there(deploym
     assert run(deployment, "--start", "2026-01-01") == [(1, 3)], "an interval that is applied needs no events"
 
 
-def test_only_airflow_knows_of_assets(deployment: Deployment) -> None:
+def test_only_airflow_can_check_assets(deployment: Deployment) -> None:
     write_pipeline(deployment, "ready: {asset: 's3://lake/orders'}")
     write_day(deployment, 1)
     assert "whether asset s3://lake/orders was updated" in refused(deployment, "run", "orders")
@@ -112,7 +112,7 @@ def test_a_missing_day_is_an_error_or_has_no_events(deployment: Deployment, form
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_directory_with_nothing_but_its_marker_has_no_events(deployment: Deployment, format_: str) -> None:
+def test_a_directory_with_only_its_marker_has_no_events(deployment: Deployment, format_: str) -> None:
     write_pipeline(deployment, "ready: {marker: _SUCCESS}", format_)
     directory(deployment, 1).mkdir()
     (directory(deployment, 1) / "_SUCCESS").touch()
@@ -121,7 +121,7 @@ def test_a_directory_with_nothing_but_its_marker_has_no_events(deployment: Deplo
     assert resolve(deployment, "orders/1").to_arrow("total").num_rows == 2
 
 
-def test_a_file_that_is_no_parquet_is_named(deployment: Deployment) -> None:
+def test_the_error_names_a_file_that_is_no_parquet_file(deployment: Deployment) -> None:
     write_pipeline(deployment)
     odd = write_day(deployment, 1) / "notes.txt"
     odd.write_text("not a file of columns")
@@ -130,7 +130,7 @@ def test_a_file_that_is_no_parquet_is_named(deployment: Deployment) -> None:
     assert "\tat " not in message
 
 
-def test_a_file_that_was_cut_is_named(deployment: Deployment) -> None:
+def test_the_error_names_a_truncated_file(deployment: Deployment) -> None:
     write_pipeline(deployment)
     whole = write_day(deployment, 1) / "part.parquet"
     cut = whole.with_name("rest.parquet")
@@ -143,13 +143,13 @@ def test_a_file_that_was_cut_is_named(deployment: Deployment) -> None:
     assert "rest.parquet" in failed["reason"]
 
 
-def test_a_format_that_spark_does_not_have_is_named(deployment: Deployment) -> None:
+def test_the_error_names_a_format_that_spark_does_not_have(deployment: Deployment) -> None:
     write_pipeline(deployment, format_="no.such.Format")
     write_day(deployment, 1)
     assert "source.format 'no.such.Format': Spark has no such data source" in refused(deployment, "run", "orders")
 
 
-def test_a_worker_that_is_killed_is_one_error(deployment: Deployment) -> None:
+def test_a_killed_worker_gives_one_clear_error(deployment: Deployment) -> None:
     states = "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}"
     write_pipeline(deployment, states=states)
     write_day(deployment, 1)
@@ -158,7 +158,7 @@ def test_a_worker_that_is_killed_is_one_error(deployment: Deployment) -> None:
     assert "\tat " not in message
 
 
-def test_a_worker_that_is_killed_ends_a_task_s_log_in_one_line(deployment: Deployment) -> None:
+def test_after_a_killed_worker_the_log_of_a_task_ends_in_one_line(deployment: Deployment) -> None:
     """The log of a job that Airflow's operator submits ends in one line with the error. Java's and Python's tracebacks
     are not printed."""
     states = "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}"

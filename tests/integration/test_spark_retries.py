@@ -54,7 +54,8 @@ BOTH_EXECUTORS = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
 }
-"""Without them, everything may have run on the first one before there is a second one."""
+"""Settings that make the job wait for both executors. Without them, everything might run on the first one before
+there is a second one."""
 DAYS = 3
 PATIENCE_S = 600.0
 T = TypeVar("T")
@@ -63,7 +64,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def events(number: int) -> pa.Table:
-    """A day's 2000 events of about 300 shops."""
+    """Return a day's 2000 events of about 300 shops."""
     numbers = range(number * 2000, number * 2000 + 2000)
     return pa.table(
         {"shop": [f"shop-{n * 37 % (290 + number)}" for n in numbers], "item": [f"i{n % 7}" for n in numbers]}
@@ -91,7 +92,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     for number in range(1, DAYS + 1):
         directory, both = places.data / f"2013-01-{number:02}", events(number)
         directory.mkdir()
-        for half in (0, 1):  # two files, so that two tasks read them
+        for half in (0, 1):  # There are two files, so that two tasks read them.
             pq.write_table(both.slice(half * 1000, 1000), directory / f"{half}.parquet")
     env = environment(places, Ports())
     deployment = wiring.deployment(env)
@@ -102,7 +103,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @dataclass(frozen=True)
 class Job:
-    """A running snapshot job, the attempts that are held in it, and what Spark says of it."""
+    """A running snapshot job, the attempts that are held in it, and Spark's record of it."""
 
     process: subprocess.Popen[str]
     held: Held
@@ -120,7 +121,7 @@ class Job:
         return answer
 
     def came(self, name: str) -> Came:
-        """An attempt, once it has written its snapshot."""
+        """Wait until an attempt has written its snapshot, and return it."""
         return self.wait_for(lambda: self.held.came(name), f"attempt {name}")
 
     def succeed(self) -> None:
@@ -130,7 +131,7 @@ class Job:
 
 @contextmanager
 def submitted(world: World, name: str, directory: Path, conf: dict[str, str]) -> Iterator[Job]:
-    """The snapshot job of the pipeline's second day, as Airflow's operator starts it."""
+    """Start the snapshot job of the pipeline's second day as Airflow's operator does."""
     begin(world.deployment, world.deployment.pipeline(name), day(2), "test")
     held, log = Held(directory / "held"), directory / "log"
     held.directory.mkdir()
@@ -157,8 +158,8 @@ def submitted(world: World, name: str, directory: Path, conf: dict[str, str]) ->
             kill(member)
 
 
-def test_a_speculative_copy_of_a_slow_attempt_counts(world: World, tmp_path: Path) -> None:
-    """The slow one waits with its snapshot written, the copy until it does."""
+def test_the_speculative_copy_of_a_slow_attempt_counts(world: World, tmp_path: Path) -> None:
+    """The slow attempt waits after it has written its snapshot, and the copy waits for that."""
     world.new_pipeline("slow")
     with submitted(world, "slow", tmp_path, SPECULATION) as job, job.held.holding("0-0-0", "0-1-0"):
         slow, copy = job.came("0-0-0").task, job.came("0-1-0").task
@@ -174,9 +175,9 @@ def test_a_speculative_copy_of_a_slow_attempt_counts(world: World, tmp_path: Pat
 
 
 @pytest.mark.parametrize("wins", ["new", "old"] if TEST_ALL else ["old"])
-def test_an_executor_dies_and_the_stage_is_run_once_more(world: World, tmp_path: Path, wins: str) -> None:
-    """Its subtask, and the other one too, which is still running: the stage's new attempt knows of results only. Either
-    of the two attempts at that one may end first."""
+def test_the_stage_is_run_again_after_an_executor_died(world: World, tmp_path: Path, wins: str) -> None:
+    """The subtask of the executor runs again, and so does the other one, which is still running: the stage's new
+    attempt takes only results into account. Either of the two attempts at that other subtask may end first."""
     name = f"retried_{wins}"
     world.new_pipeline(name)
     with submitted(world, name, tmp_path, BOTH_EXECUTORS) as job, job.held.holding("0-0-0", "1-0-0"):
@@ -202,7 +203,8 @@ def test_an_executor_dies_and_the_stage_is_run_once_more(world: World, tmp_path:
 
 
 def assert_stages_were_run_again(log: spark_events.Told, first: set[int], again: set[int]) -> None:
-    """The stage of the ``first`` tasks, and tasks of a stage before it, whose output was lost."""
+    """Assert that the stage of the ``first`` tasks ran again, and tasks of a stage before it, whose output was
+    lost."""
     tasks = {task.task: task for task in log.started()}
     (stage,) = {tasks[task].stage for task in first | again}
     assert {tasks[task].stage_attempt for task in first} == {0}
@@ -216,8 +218,9 @@ def assert_stages_were_run_again(log: spark_events.Told, first: set[int], again:
 
 
 def assert_one_of_each(world: World, name: str, won: set[int], lost: set[int], killed: Set[int] = frozenset()) -> None:
-    """Checkpoint 2 passes the gate and holds what those tasks wrote that ``won``; what others wrote goes, and the next
-    day's checkpoint builds on it. ``killed``: those of the ``lost`` that had no time to take their own files away."""
+    """Assert that checkpoint 2 passes the gate and contains the files of the tasks that ``won``; files of others are
+    removed, and the next day's checkpoint builds on it. ``killed``: those of the ``lost`` that had no time to remove
+    their own files."""
     deployment, pipeline = world.deployment, world.deployment.pipeline(name)
     report = check(deployment, pipeline, CheckpointId(2))
     assert report.passed
@@ -241,7 +244,8 @@ def assert_one_of_each(world: World, name: str, won: set[int], lost: set[int], k
 
 
 def tasks_of(attempt: str, files: Iterable[str]) -> set[int]:
-    """Spark's ids of the tasks of this attempt at the checkpoint that wrote one of the files, by their names."""
+    """Return Spark's ids of the tasks of this attempt at the checkpoint that wrote one of the files, by the names of
+    the files."""
     names = [file.rpartition("/")[2].partition("-")[0] for file in files]
     return {int(name[24:], 16) for name in names if name.startswith(attempt[:24])}
 
@@ -255,7 +259,7 @@ def assert_contents(opened: Checkpoint, days: int) -> None:
 
 
 def assert_nothing_else(deployment: Deployment, name: str) -> None:
-    """Storage holds what the pipeline's checkpoints name, and no other file of it."""
+    """Assert that storage contains exactly the files that the pipeline's checkpoints name."""
     root = f"{deployment.root_uri()}/{name}"
     named = set()
     for record in deployment.catalog().list(name):

@@ -36,7 +36,7 @@ def reading(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Deployment:
-    """One day of each of the project's pipelines."""
+    """Return a deployment with one day of each of the project's pipelines."""
     deployment = new_deployment(tmp_path_factory.mktemp("world"), data)
     for name in PIPELINES:
         schema = event_schema(deployment.pipeline(name))
@@ -63,7 +63,7 @@ def opened(deployment: Deployment, name: str) -> Checkpoint:
     return open_checkpoint(directory, storage_root=deployment.storage_root)
 
 
-def test_counts_and_sums_of_a_large_savepoint(reading: SparkSession, tmp_path: Path) -> None:
+def test_counts_and_sums_of_a_large_savepoint_are_right(reading: SparkSession, tmp_path: Path) -> None:
     frame = load(reading, store_longs(tmp_path, ENTRIES))
     expected = long_columns(ENTRIES)
     (row,) = frame.agg(f.count("*"), f.sum("key"), f.sum("value"), f.countDistinct("key_group")).collect()
@@ -79,14 +79,14 @@ def test_counts_and_sums_of_a_large_savepoint(reading: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_every_state_of_our_pipelines(reading: SparkSession, deployment: Deployment, name: str) -> None:
+def test_every_state_of_the_shipped_pipelines_is_read(reading: SparkSession, deployment: Deployment, name: str) -> None:
     snapshot = opened(deployment, name)
     for state in snapshot.schema().states:
         rows = load(reading, snapshot.directory, state=state.name).toArrow()
         assert_same(rows, snapshot.to_arrow(state.name))
 
 
-def test_metadata_counts_what_the_manifest_counts(reading: SparkSession, deployment: Deployment) -> None:
+def test_the_metadata_table_has_the_counts_of_the_manifest(reading: SparkSession, deployment: Deployment) -> None:
     snapshot = opened(deployment, "aircraft_activity")
     assert snapshot.manifest is not None
     facts = reading.read.format("statelib-metadata").load(snapshot.directory)
@@ -95,8 +95,10 @@ def test_metadata_counts_what_the_manifest_counts(reading: SparkSession, deploym
     assert counted == {state.name: (s.total_entries, 128) for state, s in recorded}
 
 
-def test_a_checkpoint_by_its_id(reading: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deployment is the one that the environment of the driver described when the format was registered."""
+def test_a_checkpoint_can_be_read_by_its_id(
+    reading: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deployment is taken from the environment of the driver when the format is registered."""
     values = (
         deployment.catalog_url,
         deployment.storage_root,
@@ -113,7 +115,7 @@ def test_a_checkpoint_by_its_id(reading: SparkSession, deployment: Deployment, m
     )
 
 
-def test_a_pipelines_source_may_be_a_snapshot(
+def test_the_source_of_a_pipeline_may_be_a_snapshot(
     spark: SparkSession, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A source that is a snapshot registers the formats in the session; other sources do not."""
@@ -139,7 +141,7 @@ def test_a_pipelines_source_may_be_a_snapshot(
 @pytest.mark.parametrize(
     ("fixture", "uid"), [("2.3.0/kinds-hashmap-native-p2", "keyed"), ("2.3.0/windows-hashmap-canonical", "w-session")]
 )
-def test_states_of_flink_jobs(reading: SparkSession, fixture: str, uid: str) -> None:
+def test_states_of_flink_jobs_are_read(reading: SparkSession, fixture: str, uid: str) -> None:
     """Namespaces of windows and timestamps of timers are columns."""
     snapshot = open_checkpoint(str(savepoint(fixture))).select(uid)
     held = {state.name: snapshot.to_arrow(state.name) for state in snapshot.schema().states}
@@ -149,8 +151,8 @@ def test_states_of_flink_jobs(reading: SparkSession, fixture: str, uid: str) -> 
         assert_same(load(reading, savepoint(fixture), state=name, operator=uid).toArrow(), table)
 
 
-def test_a_flink_checkpoint_that_was_moved(reading: SparkSession) -> None:
-    """Its change log says where it lay when the job ran."""
+def test_a_moved_flink_checkpoint_is_read_with_relocate(reading: SparkSession) -> None:
+    """Its change log contains the path from when the job ran."""
     home = FLINK / "1.20.5" / "rocksdb-changelog-materialized"
     (checkpoint,) = home.glob("checkpoints/*/chk-3")
     with pytest.raises(AnalysisException, match="--relocate OLD_PREFIX=NEW_PREFIX"):
@@ -171,13 +173,13 @@ def test_a_flink_checkpoint_that_was_moved(reading: SparkSession) -> None:
         ({"state": "mr", "operator": "nope"}, "kind: no-operator"),
     ],
 )
-def test_errors_while_planning(reading: SparkSession, options: dict[str, str], message: str) -> None:
+def test_errors_are_raised_while_planning(reading: SparkSession, options: dict[str, str], message: str) -> None:
     with pytest.raises(AnalysisException) as caught:
         load(reading, savepoint("1.20.5/mapnull-hashmap-native"), **options)
     assert pc.match_substring_regex(pa.array([str(caught.value)]), f"(?s){message}").to_pylist() == [True]
 
 
-def test_what_columns_cannot_hold_is_an_error_with_a_way_out(reading: SparkSession) -> None:
+def test_values_that_columns_cannot_hold_are_an_error_with_a_hint(reading: SparkSession) -> None:
     """Some of these rows are deletions, and a struct has no place for that."""
     place = savepoint("1.20.5/mapnull-hashmap-native")
     with pytest.raises(PythonException, match=r"(?s)found DELETE.*kind: row-kind"):

@@ -47,7 +47,7 @@ def server(world: World) -> Server:
 
 
 def path_of(route: str, pipeline: str) -> str:
-    """A path that leads to the route, and finds something there."""
+    """Return a path of the route with existing parameters."""
     parts = {**SETTLED, "name": pipeline, "dag_id": f"{pipeline}.checkpoint"}
     if "report" in route:
         parts |= {"checkpoint_id": str(REPORTED)}
@@ -57,8 +57,8 @@ def path_of(route: str, pipeline: str) -> str:
     return f"/statelib{filled}{NEEDED.get(route, '')}"
 
 
-def test_every_route_asks_who_it_is_and_what_they_may_read(server: Server) -> None:
-    """The table of rights, of all routes that the app has: a new one is in it before anybody thinks of it."""
+def test_every_route_checks_the_user_and_the_rights(server: Server) -> None:
+    """The table of rights is made from all routes of the app, so that it includes a new one automatically."""
     assert len(server.routes) >= 11
     readers = {"vera", "eddie", "olga", "ada"}
     seen = {}
@@ -84,13 +84,13 @@ def test_every_response_has_the_shape_that_its_route_declares(server: Server) ->
         assert shape.dump_python(shape.validate_json(answer.body), mode="json") == answer.json, route.path
 
 
-def test_nothing_is_changed_by_any_method(server: Server) -> None:
+def test_no_method_changes_anything(server: Server) -> None:
     for route, _ in server.routes:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             assert server.call(path_of(route, "sales"), "ada", method).status == 405
 
 
-def test_a_user_of_one_pipeline_sees_that_one(server: Server) -> None:
+def test_a_user_of_one_pipeline_sees_only_that_one(server: Server) -> None:
     assert [p["name"] for p in server.get("pipelines", "tom")["pipelines"]] == ["tours"]
     assert [p["name"] for p in server.get("storage", "tom")["pipelines"]] == ["tours"]
     assert server.get("pipelines/tours/checkpoints", "tom")["total"] == 1
@@ -99,13 +99,13 @@ def test_a_user_of_one_pipeline_sees_that_one(server: Server) -> None:
     assert server.call("/statelib/api/pipelines/no-such/checkpoints", "vera").json["kind"] == "no-pipeline"
 
 
-def test_who_may_trigger_is_told(server: Server) -> None:
+def test_the_answer_states_who_may_trigger_a_dag(server: Server) -> None:
     may = {user: server.get("pipelines", user)["pipelines"][-1]["may"]["trigger"] for user in ("vera", "eddie", "ada")}
     assert may == {"vera": False, "eddie": True, "ada": True}
 
 
-def test_a_session_is_what_airflow_calls_one(server: Server) -> None:
-    """The cookie of the browser, or a bearer token; nothing that is broken or empty."""
+def test_only_valid_sessions_of_airflow_are_accepted(server: Server) -> None:
+    """A session is the cookie of the browser or a bearer token; broken and empty ones are refused."""
     me = "/statelib/api/me"
     assert server.call(me, "vera").json == {"name": "vera"}
     assert server.call(me, headers={"Authorization": f"Bearer {server.tokens['eddie']}"}).json == {"name": "eddie"}
@@ -114,7 +114,7 @@ def test_a_session_is_what_airflow_calls_one(server: Server) -> None:
         assert (answer.status, answer.json["kind"]) == (401, "not-signed-in")
 
 
-def test_airflow_shows_the_page_where_it_belongs(server: Server) -> None:
+def test_airflow_shows_the_page_in_its_menus_and_tabs(server: Server) -> None:
     plugins = server.call("/api/v2/plugins", "ada").json["plugins"]
     (plugin,) = [each for each in plugins if each["name"] == "statelib"]
     views = {view["destination"]: (view["href"], view["url_route"]) for view in plugin["external_views"]}
@@ -126,7 +126,7 @@ def test_airflow_shows_the_page_where_it_belongs(server: Server) -> None:
     assert server.call("/api/v2/plugins/importErrors", "ada").json["total_entries"] == 0
 
 
-def test_the_overview_has_every_pipeline_and_what_is_wrong_with_it(server: Server) -> None:
+def test_the_overview_has_every_pipeline_and_its_errors(server: Server) -> None:
     broken, sales, tours = server.get("pipelines")["pipelines"]
     assert "backend: expected 'heap' or 'rocksdb'" in broken["error"]
     assert (broken["head"], broken["backend"], broken["states"]) == (None, None, [])
@@ -182,7 +182,7 @@ def run_href() -> str:
     return f"/dags/sales.savepoint/runs/{quote(RUN, safe='')}"
 
 
-def test_two_checkpoints_are_compared(server: Server) -> None:
+def test_two_checkpoints_can_be_compared(server: Server) -> None:
     answer = server.get("pipelines/sales/compare?left=1&right=5")
     total = answer["states"][-1]
     assert (total["name"], total["left_entries"], total["right_entries"]) == ("total", 3, 3)
@@ -193,14 +193,14 @@ def test_two_checkpoints_are_compared(server: Server) -> None:
     assert {s["key_groups_changed"] for s in same["states"]} == {0}, "the savepoint holds what the head holds"
 
 
-def test_the_storage_is_told_now_and_over_time(server: Server) -> None:
+def test_the_size_of_the_storage_is_shown_now_and_over_time(server: Server) -> None:
     result = server.get("pipelines/sales/storage")
     assert result["now"]["savepoint_bytes"] == result["samples"][-1]["savepoint_bytes"] > 0
     assert result["now"] in server.get("storage")["pipelines"]
     assert [s["at_ms"] for s in result["samples"]] == sorted(s["at_ms"] for s in result["samples"])
 
 
-def test_the_page_is_served_with_what_a_browser_needs(server: Server, world: World) -> None:
+def test_the_page_is_served_with_its_security_headers(server: Server, world: World) -> None:
     index = server.call("/statelib/", "vera")
     assert (index.status, index.body) == (200, b"<title>State</title>")
     assert directives(index)["script-src"] == "'self'"
@@ -227,7 +227,7 @@ def directives(answer: Answer) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
-def test_a_report_is_served_without_scripts_and_nothing_beside_it(server: Server) -> None:
+def test_a_report_is_served_without_scripts_and_no_other_file_is(server: Server) -> None:
     front = server.call(REPORT, "vera")
     assert (front.status, front.body) == (200, b"<h1>complete</h1>")
     assert directives(front)["default-src"] == "'none'"
@@ -244,7 +244,7 @@ def test_a_report_is_served_without_scripts_and_nothing_beside_it(server: Server
 
 @pytest.fixture
 def without_catalog(server: Server, world: World) -> Iterator[Path]:
-    """Gone from a server that has looked into it before."""
+    """Remove the catalog of a server that has read it before."""
     server.get("pipelines")
     file = Path(world.deployment.catalog_url.removeprefix("sqlite:///"))
     aside = file.with_suffix(".aside")
@@ -254,7 +254,7 @@ def without_catalog(server: Server, world: World) -> Iterator[Path]:
     aside.rename(file)
 
 
-def test_a_missing_catalog_is_said_and_not_made(server: Server, without_catalog: Path) -> None:
+def test_a_missing_catalog_is_reported_and_not_created(server: Server, without_catalog: Path) -> None:
     answer = server.call("/statelib/api/pipelines", "vera")
     assert (answer.status, answer.json["kind"]) == (503, "no-catalog")
     assert "statelib catalog migrate" in answer.json["hint"]
@@ -264,7 +264,7 @@ def test_a_missing_catalog_is_said_and_not_made(server: Server, without_catalog:
     assert (broken.status, broken.json["kind"]) == (503, "catalog-not-migrated"), "an empty file has no tables either"
 
 
-def test_what_cannot_be_read_is_a_problem_and_the_rest_is_shown(server: Server, world: World) -> None:
+def test_unreadable_parts_are_reported_as_problems_and_the_rest_is_shown(server: Server, world: World) -> None:
     metadata = Path(world.deployment.storage_root) / "sales" / "chk-1" / "_metadata"
     data = metadata.read_bytes()
     try:

@@ -40,7 +40,7 @@ NOON = datetime(2013, 1, 1, 12, 30, tzinfo=UTC)
 
 
 def events(items: int) -> pa.Table:
-    """Two of each item: 2.0 with a note, then 4.0 without."""
+    """Return two events of each item: 2.0 with a note, then 4.0 without."""
     numbers = [n for n in range(items) for _ in (0, 1)]
     return pa.table(
         {
@@ -90,14 +90,14 @@ def statistics(*entries: int) -> StateStatistics:
     return StateStatistics(KeyGroupRange(0, len(entries) - 1), np.array(entries), np.zeros(len(entries), np.uint64))
 
 
-def test_key_groups_are_chosen_evenly_and_one_at_least() -> None:
+def test_key_groups_are_chosen_evenly_and_at_least_one() -> None:
     assert choose(statistics(5, 5), 10) == SampledKeyGroups(None, 10)
     assert choose(statistics(5, 0, 5, 5, 5), 10) == SampledKeyGroups((0, 3), 10)
     assert choose(statistics(100, 100), 10) == SampledKeyGroups((0,), 10)
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
-def test_a_sample_is_whole_key_groups_and_says_so(tmp_path: Path, backend: str) -> None:
+def test_a_sample_consists_of_whole_key_groups_and_has_a_note(tmp_path: Path, backend: str) -> None:
     deployment = world(tmp_path, backend)
     checkpoint_of(deployment, NAME, 1, events(400))
     snapshot = opened(deployment)
@@ -129,7 +129,7 @@ checks:
 """
 
 
-def test_a_large_state_is_judged_by_a_sample_and_the_report_says_so(tmp_path: Path) -> None:
+def test_a_large_state_is_judged_by_a_sample_and_the_report_mentions_it(tmp_path: Path) -> None:
     deployment = world(tmp_path, "heap", CHECKS)
     pipeline = deployment.pipeline(NAME)
     for number, spoiled in ((1, False), (2, True)):

@@ -39,7 +39,8 @@ TOTAL = StateStoreMapping("total", values={"sold": "value.count", "amount": "val
 
 @pytest.fixture(scope="module")
 def queries(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``shop`` counts and sums a shop, in RocksDB; ``item`` counts a shop and item, in Spark's other store."""
+    """Return the checkpoints of two queries: ``shop`` counts and sums per shop, in RocksDB; ``item`` counts per shop
+    and item, in Spark's other store."""
     root = tmp_path_factory.mktemp("queries")
     (root / "events").mkdir()
     pq.write_table(pa.concat_tables([sales(0), sales(6)]), root / "events" / "0.parquet")
@@ -82,7 +83,7 @@ def expected(*parts: pa.Table) -> dict[str, dict[str, int]]:
     return {row["shop"]: {"sold": row["item_count"], "amount": row["amount_sum"]} for row in events.to_pylist()}
 
 
-def test_a_query_goes_on_as_a_pipeline(spark: SparkSession, queries: Path, deployment: Deployment) -> None:
+def test_a_query_is_continued_as_a_pipeline(spark: SparkSession, queries: Path, deployment: Deployment) -> None:
     number = take_in(spark, deployment, queries / "shop", TOTAL)
     assert totals(deployment, int(number)) == expected(sales(0), sales(6))
     assert take_in(spark, deployment, queries / "shop", TOTAL) == number, "the same import is the same savepoint"
@@ -96,7 +97,7 @@ def test_a_query_goes_on_as_a_pipeline(spark: SparkSession, queries: Path, deplo
     assert caught.value.kind == "has-state"
 
 
-def test_map_state_takes_part_of_the_key_as_its_user_key(
+def test_a_map_state_uses_a_part_of_the_key_as_user_key(
     spark: SparkSession, queries: Path, deployment: Deployment
 ) -> None:
     per_item = StateStoreMapping("per_item", values={"": "value.count"}, user_key="key.item")
@@ -110,7 +111,7 @@ def test_map_state_takes_part_of_the_key_as_its_user_key(
     }
 
 
-def test_what_does_not_fit_is_refused_and_leaves_no_state(
+def test_state_that_does_not_fit_is_refused_and_leaves_nothing(
     spark: SparkSession, queries: Path, deployment: Deployment
 ) -> None:
     for location, mapping, kind in (
@@ -133,14 +134,16 @@ def test_what_does_not_fit_is_refused_and_leaves_no_state(
     (record,) = deployment.catalog().list(PipelineName("p"))
     assert record.state is CheckpointState.ABORTED
     assert "two entries" in record.reason
-    # Spark reports the first failure while it still ends the job's other tasks.
+    # Spark reports the first failure while it is still ending the job's other tasks.
     deadline = time.monotonic() + 30
     while list(Path(deployment.work_directory).iterdir()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not list(Path(deployment.work_directory).iterdir())
 
 
-def test_the_same_from_a_shell(spark: SparkSession, queries: Path, deployment: Deployment) -> None:
+def test_a_query_can_be_imported_on_the_command_line(
+    spark: SparkSession, queries: Path, deployment: Deployment
+) -> None:
     words = ("import-statestore", "p", queries / "shop", "--state", "total")
     assert "expected NAME=" in refused(deployment, *words, "--value", "value.count")
     assert "'nope'" in refused(deployment, *words, "--value", "nope=value.count")

@@ -65,8 +65,8 @@ def test_suspending_keeps_windows_and_draining_closes_them(backend: str, strateg
     assert drained.position() == one.position(), "events that may follow a restore are not late"
 
 
-def test_what_is_restored_goes_on_where_the_savepoint_ended(tmp_path: Path) -> None:
-    """Suspended: the windows of the evening are complete at last. Drained: late events open them anew."""
+def test_a_restored_pipeline_continues_where_the_savepoint_ended(tmp_path: Path) -> None:
+    """After suspending, the windows of the evening become complete. After draining, late events open them anew."""
     deployment = deployment_with(tmp_path, "rocksdb", "incremental")
     pipeline = deployment.pipeline("toll")
     run_day(deployment, 1, passes(("a", "N", 23.1)))
@@ -86,7 +86,7 @@ def test_what_is_restored_goes_on_where_the_savepoint_ended(tmp_path: Path) -> N
         assert counts(snapshot, "hourly") == {("a", 23, 24): of_the_evening, ("a", 40, 41): 1}
 
 
-def test_the_plan_of_a_restore_says_that_the_savepoint_is_drained(tmp_path: Path) -> None:
+def test_the_plan_of_a_restore_states_that_the_savepoint_is_drained(tmp_path: Path) -> None:
     deployment = deployment_with(tmp_path, "rocksdb", "incremental")
     pipeline = deployment.pipeline("toll")
     run_day(deployment, 1, passes(("a", "N", 23.1)))
@@ -104,7 +104,7 @@ def test_the_plan_of_a_restore_says_that_the_savepoint_is_drained(tmp_path: Path
         suspension.resume(deployment, "toll", "test")
 
 
-def test_a_failed_stop_lets_the_pipeline_go_on(tmp_path: Path) -> None:
+def test_after_a_failed_stop_the_pipeline_continues(tmp_path: Path) -> None:
     deployment = deployment_with(tmp_path, "heap", "canonical")
     run_day(deployment, 1, passes(("a", "N", 23)))
     abort(deployment, "toll", stop(deployment, StopMode.SUSPEND), "the target is full")
@@ -112,7 +112,7 @@ def test_a_failed_stop_lets_the_pipeline_go_on(tmp_path: Path) -> None:
     run_day(deployment, 2, passes(("a", "N", 40)))
 
 
-def test_a_target_that_is_a_file_is_named_and_the_pipeline_goes_on(tmp_path: Path) -> None:
+def test_a_target_that_is_a_file_is_named_and_the_pipeline_continues(tmp_path: Path) -> None:
     deployment = deployment_with(tmp_path, "heap", "canonical")
     run_day(deployment, 1, passes(("a", "N", 23)))
     file = tmp_path / "file"

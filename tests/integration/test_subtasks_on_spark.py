@@ -39,7 +39,7 @@ EVENTS = pa.table({"number": [*range(200), None], "text": [*map(str, range(200))
         pytest.param(lambda _: None, 0, id="nothing to move"),
     ],
 )
-def test_every_subtask_runs_and_gets_its_events(
+def test_every_subtask_runs_and_receives_its_events(
     spark: SparkSession, tmp_path: Path, key: str, some: Callable[[DataFrame], DataFrame | None], count: int
 ) -> None:
     path = tmp_path / "parted.yaml"
@@ -54,8 +54,8 @@ def test_every_subtask_runs_and_gets_its_events(
         assert min(report.events.read for report in reports) > 0
 
 
-def test_nothing_is_an_event_where_there_are_none(spark: SparkSession, tmp_path: Path) -> None:
-    """Also where the only column of events is called as the one that Spark gives a range of numbers."""
+def test_without_events_every_subtask_reads_none(spark: SparkSession, tmp_path: Path) -> None:
+    """This also holds if the only column of events has the name that Spark gives to a range of numbers."""
     path = tmp_path / "parted.yaml"
     path.write_text(PIPELINE.format(key="id").replace("{number: long, text: string}", "{id: long}"))
     pipeline = load_pipeline(path)

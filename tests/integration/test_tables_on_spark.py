@@ -43,7 +43,7 @@ def deployment(tmp_path: Path, spark: SparkSession) -> Deployment:
 
 @pytest.fixture
 def table(tmp_path: Path, spark: SparkSession) -> str:
-    """A table of all orders in Spark's catalog."""
+    """Yield a table of all orders in Spark's catalog."""
     ORDERS.write_parquet(tmp_path / "orders.parquet")
     spark.read.parquet(str(tmp_path / "orders.parquet")).createOrReplaceTempView("lake_orders")
     return "lake_orders"
@@ -97,7 +97,7 @@ def test_columns_are_computed_and_nested_fields_are_taken(
     assert events["payload"][1].as_py() == {"after": {"id": 1, "tags": ["x"]}}
 
 
-def test_a_function_gets_lists_and_rows(deployment: Deployment, table: str) -> None:
+def test_a_function_receives_lists_and_rows(deployment: Deployment, table: str) -> None:
     columns = {"shop": "string", "at": "instant", "payload": "row<after: row<id: long, tags: list<string>>>"}
     states = {
         "seen": {
@@ -157,7 +157,7 @@ BAD_CONDITIONS = {
 
 
 @pytest.mark.parametrize("case", [*BAD_COLUMNS, *BAD_CONDITIONS])
-def test_an_expression_with_an_error_is_one_error(
+def test_an_expression_with_an_error_gives_one_clear_error(
     spark: SparkSession, deployment: Deployment, table: str, case: str
 ) -> None:
     text, expected = (BAD_COLUMNS | BAD_CONDITIONS)[case]
@@ -190,7 +190,7 @@ def test_a_value_that_does_not_fit_fails_the_run(
     assert len(message.splitlines()) <= 3
 
 
-def test_without_strict_sql_expressions_are_refused(spark: SparkSession, deployment: Deployment, table: str) -> None:
+def test_expressions_are_refused_without_strict_sql(spark: SparkSession, deployment: Deployment, table: str) -> None:
     source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "long"}}
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
@@ -200,7 +200,9 @@ def test_without_strict_sql_expressions_are_refused(spark: SparkSession, deploym
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
-def test_a_table_that_vanished_or_changed_is_one_error(spark: SparkSession, deployment: Deployment, table: str) -> None:
+def test_a_missing_or_changed_table_gives_one_clear_error(
+    spark: SparkSession, deployment: Deployment, table: str
+) -> None:
     source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "int"}}
     changed = errors(spark, deployment, source)
     assert (changed.kind, "column amount of table lake_orders is bigint" in changed.message) == ("column-type", True)

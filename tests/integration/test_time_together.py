@@ -46,7 +46,7 @@ def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
 
 
 def events(number: int) -> pa.Table:
-    """At noon: a and b on the first day, b every day."""
+    """Return events at noon: of a and b on the first day, of b on every other day."""
     users = ["a", "b", "b"] if number == 1 else ["b"]
     noon = pa.array([FIRST + (number - 1) * DAY + DAY // 2] * len(users), pa.int64())
     return pa.table({"user": users, "t": noon.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("ns", "UTC"))})
@@ -75,7 +75,7 @@ def run(deployment: Deployment, number: int) -> dict[str, list[object]]:
     return {name: sorted(result) for name, result in held.items()}
 
 
-def test_days(deployment: Deployment) -> None:
+def test_windows_timers_expiry_and_operator_state_are_right_together(deployment: Deployment) -> None:
     one = run(deployment, 1)
     assert one["carts"] == one["visits"] == [("a", 1), ("b", 2)]
     assert one["clicks"] == [("a", 0, 1, 1), ("b", 0, 1, 2)]

@@ -47,7 +47,8 @@ def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
 
 
 def events(number: int) -> pa.Table:
-    """Half of the users come every day, the others on the first only; on the third day nobody does."""
+    """Return the events of a day: half of the users come every day, the others only on the first; nobody comes on
+    the third."""
     users = [] if number == 3 else range(USERS) if number == 1 else range(0, USERS, 2)
     return pa.table({"user": [f"u{n}" for n in users], "item": [f"item-{number}"] * len(users)})
 
@@ -92,15 +93,15 @@ def run(deployment: Deployment, number: int) -> Checkpoint:
     return opened
 
 
-def test_days(deployment: Deployment) -> None:
+def test_each_day_the_checkpoint_contains_exactly_the_living_state(deployment: Deployment) -> None:
     for number in range(1, 7):
         opened = run(deployment, number)
     assert len(expected(6)["last"]) == USERS // 2
     assert all(len(items) == 3 for items in found(opened, deployment)["items"].values())
 
 
-def test_what_expired_is_in_no_file_that_is_referred_to_as_living(deployment: Deployment) -> None:
-    """Reading goes through every strategy's own files, and finds neither old values nor their keys."""
+def test_expired_entries_are_in_no_file_of_a_later_checkpoint(deployment: Deployment) -> None:
+    """The files of each strategy are read: they contain neither old values nor their keys."""
     run(deployment, 1)
     run(deployment, 2)
     lines = [json.loads(text) for text in said(deployment, "export", "carts/2").splitlines()]
@@ -136,7 +137,7 @@ def resolve_pending(deployment: Deployment, checkpoint_id: CheckpointId) -> Chec
     return resolve(deployment, f"carts/{checkpoint_id}")
 
 
-def test_a_savepoint_is_its_base_also_under_another_time_to_live(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_savepoint_equals_its_base_even_under_another_time_to_live(deployment: Deployment, tmp_path: Path) -> None:
     base = run(deployment, 1)
     path = Path(deployment.pipelines_directory) / "carts.yaml"
     path.write_text(path.read_text().replace("ttl: 2d", "ttl: 1ms"))
@@ -149,7 +150,7 @@ def test_a_savepoint_is_its_base_also_under_another_time_to_live(deployment: Dep
     assert found(resolve(deployment, f"carts/{begun.checkpoint_id}"), deployment) == found(base, deployment)
 
 
-def test_a_state_does_not_begin_to_expire_unnoticed(deployment: Deployment) -> None:
+def test_adding_a_time_to_live_to_a_state_is_refused(deployment: Deployment) -> None:
     run(deployment, 1)
     path = Path(deployment.pipelines_directory) / "carts.yaml"
     path.write_text(path.read_text().replace("value: {agg: count}}\nbackend", "value: {agg: count}, ttl: 1d}\nbackend"))
@@ -168,7 +169,7 @@ def test_the_gate_accepts_a_day_on_which_state_only_expires(deployment: Deployme
     assert check(deployment, pipeline, begun.checkpoint_id).passed
 
 
-def test_differences_and_tables_show_the_times(deployment: Deployment, tmp_path: Path) -> None:
+def test_diffs_and_tables_show_the_times_of_entries(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     run(deployment, 2)
     output = said(deployment, "checkpoints", "diff", "carts/1", "carts/2", "--limit", "3")

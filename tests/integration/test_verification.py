@@ -33,7 +33,7 @@ def seeds(deployment: Deployment, subset: str) -> list[VerifiedPipeline]:
     return [verify_pipeline(deployment, SALES, subset=subset, seed=str(seed)) for seed in range(30)]
 
 
-def test_what_is_whole_has_no_problems(deployment: Deployment) -> None:
+def test_complete_checkpoints_have_no_problems(deployment: Deployment) -> None:
     whole = verify_pipeline(deployment, SALES)
     opened = [
         open_checkpoint(r.directory, own=True, storage_root=deployment.storage_root)
@@ -44,7 +44,7 @@ def test_what_is_whole_has_no_problems(deployment: Deployment) -> None:
     assert (whole.files, whole.files_read, whole.bytes_read) == (len(total), len(total), sum(total))
 
 
-def test_a_sample_reads_at_least_a_file_of_each_checkpoint_and_finds_damage_sooner_or_later(
+def test_a_sample_reads_a_file_of_each_checkpoint_and_repeated_samples_detect_damage(
     deployment: Deployment,
 ) -> None:
     small = verify_pipeline(deployment, SALES, subset="0.001%")
@@ -60,7 +60,7 @@ def test_a_sample_reads_at_least_a_file_of_each_checkpoint_and_finds_damage_soon
     assert all(each.problems for each in seeds(deployment, "99.9%"))
 
 
-def test_a_missing_or_shortened_file_is_found_by_every_sample(deployment: Deployment) -> None:
+def test_a_missing_or_truncated_file_is_detected_by_every_sample(deployment: Deployment) -> None:
     lost, short = files(deployment, 2)[0], files(deployment, 5)[0]
     lost.unlink()
     short.write_bytes(short.read_bytes()[:-1])
@@ -70,14 +70,14 @@ def test_a_missing_or_shortened_file_is_found_by_every_sample(deployment: Deploy
         assert any(short.name in p and "sales/5" in p for p in each.problems)
 
 
-def test_a_checkpoint_without_metadata_is_one_problem_and_the_others_are_looked_at(deployment: Deployment) -> None:
+def test_a_checkpoint_without_metadata_is_one_problem_and_the_others_are_verified(deployment: Deployment) -> None:
     Path(deployment.storage_root, SALES, "chk-2", "_metadata").unlink()
     flip(files(deployment, 1)[0])
     problems = verify_pipeline(deployment, SALES).problems
     assert sorted(p.split(":")[0] for p in problems) == ["checkpoint sales/1", "checkpoint sales/2"]
 
 
-def test_a_subset_and_a_pipeline_that_make_no_sense_are_refused(deployment: Deployment) -> None:
+def test_an_invalid_subset_and_an_unknown_pipeline_are_refused(deployment: Deployment) -> None:
     for subset in ("0%", "-1%", "101%", "10", "4/3"):
         with pytest.raises(InvalidRequestError) as wrong:
             verify_pipeline(deployment, SALES, subset=subset)

@@ -44,7 +44,7 @@ operators:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what is committed, or would be, with times of its own."""
+    """Return a copy of all files that are or would be committed, with other time stamps."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout
     copy = tmp_path_factory.mktemp("copy")
@@ -68,17 +68,17 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def light(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with the wheel and no extra."""
+    """Return the programs of an environment with the wheel and no extra."""
     return install(wheel, tmp_path_factory.mktemp("light"))
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """A deployment with checkpoints of the pipeline ``sales``."""
+    """Return a deployment with checkpoints of the pipeline ``sales``."""
     return open_shop(tmp_path_factory.mktemp("shop"))
 
 
-def test_the_wheel_holds_what_runs_and_no_server_of_the_tests(wheel: Path) -> None:
+def test_the_wheel_contains_the_packages_and_no_server_of_the_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == TOP
     assert set(names) >= HELD
@@ -87,13 +87,15 @@ def test_the_wheel_holds_what_runs_and_no_server_of_the_tests(wheel: Path) -> No
     assert [name for name in names if "endpoint" in name or "server" in name or "proxy" in name] == []
 
 
-def test_the_source_distribution_holds_all_that_is_committed(sdist: Path, checkout: Path) -> None:
+def test_the_source_distribution_contains_all_committed_files(sdist: Path, checkout: Path) -> None:
     with tarfile.open(sdist) as archive:
         held = {member.name.partition("/")[2] for member in archive if member.isfile()}
     assert held == {str(path.relative_to(checkout)) for path in checkout.rglob("*") if path.is_file()} | {"PKG-INFO"}
 
 
-def test_the_same_files_make_the_same_bytes(wheel: Path, sdist: Path, checkout: Path, tmp_path: Path) -> None:
+def test_two_builds_of_the_same_files_have_the_same_bytes(
+    wheel: Path, sdist: Path, checkout: Path, tmp_path: Path
+) -> None:
     assert build("wheel", tmp_path / "wheel", checkout).read_bytes() == wheel.read_bytes()
     assert build("sdist", tmp_path / "sdist", checkout).read_bytes() == sdist.read_bytes()
 
@@ -114,7 +116,7 @@ def statelib(light: Path, *arguments: str, status: int = 0, **variables: str) ->
     return done.stdout + (done.stderr if status else "")
 
 
-def test_it_says_its_version_and_has_none_of_the_large_packages(light: Path) -> None:
+def test_a_light_installation_prints_its_version_and_has_no_large_package(light: Path) -> None:
     assert statelib(light, "--version") == f"statelib {__version__}\n"
     heavy = ("pyspark", "airflow", "great_expectations", "pandas", "obstore", "psycopg", "opentelemetry", "pytest")
     code = f"from importlib.util import find_spec; print([name for name in {heavy!r} if find_spec(name)])"
@@ -123,13 +125,13 @@ def test_it_says_its_version_and_has_none_of_the_large_packages(light: Path) -> 
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if (path / "_metadata").is_file()))
-def test_it_reads_snapshots(light: Path, name: str) -> None:
+def test_a_light_installation_reads_snapshots(light: Path, name: str) -> None:
     assert json.loads(statelib(light, "inspect", str(GOLDEN / name), "--json"))
     exported = statelib(light, "export", str(GOLDEN / name), "--all")
     assert len(exported.splitlines()) > 10
 
 
-def test_it_looks_after_a_deployment(light: Path, shop: Deployment) -> None:
+def test_a_light_installation_works_on_a_deployment(light: Path, shop: Deployment) -> None:
     variables = environment(shop)
     listed = json.loads(statelib(light, "checkpoints", "list", "-p", "sales", "--json", **variables))
     first, second = sorted(row["checkpoint_id"] for row in listed)[:2]
@@ -151,7 +153,7 @@ def test_it_looks_after_a_deployment(light: Path, shop: Deployment) -> None:
         (("gc", "--dry-run"), "postgres"),
     ],
 )
-def test_a_command_that_needs_more_names_the_extra(
+def test_a_command_that_needs_an_extra_names_it(
     light: Path, shop: Deployment, arguments: tuple[str, ...], extra: str
 ) -> None:
     variables = environment(shop)

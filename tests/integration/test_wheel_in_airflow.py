@@ -20,19 +20,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture(scope="module")
 def shown(home: Home) -> dict[str, Any]:
-    """Return what the Airflow with the wheel, and the command line, show in the end."""
+    """Return the final output of the Airflow with the wheel and of the command line."""
     return home.live()
 
 
-def test_nothing_but_the_wheel_is_imported_and_the_teams_folders_stay_their_own(
-    home: Home, shown: dict[str, Any]
-) -> None:
+def test_only_the_wheel_is_imported_and_the_teams_folders_are_used_as_before(home: Home, shown: dict[str, Any]) -> None:
     site = str(home.programs.parent / "lib")
     assert [file for file in (*shown["files"], shown["job"]) if not file.startswith(site)] == []
     assert shown["own"] == ["plugins jobs"]
 
 
-def test_page_connection_type_checkpoint_with_a_retry_savepoint_and_restore(shown: dict[str, Any]) -> None:
+def test_page_connection_type_checkpoint_with_a_retry_savepoint_and_restore_work(shown: dict[str, Any]) -> None:
     assert outcome(shown) == EXPECTED, shown["states"]
 
 

@@ -51,7 +51,7 @@ BACKENDS = [("heap", "canonical"), ("heap", "full"), ("rocksdb", "full"), ("rock
 
 
 def passes(*rows: tuple[str, str, float]) -> pa.Table:
-    """(plate, gate, hours since the first day began)."""
+    """Return events from (plate, gate, hours since the first day began)."""
     plates, gates, hours = (list(c) for c in zip(*rows, strict=True)) if rows else ([], [], [])
     times = pa.array([FIRST + int(hour * HOUR) for hour in hours], pa.int64()).cast(pa.timestamp("ms", "UTC"))
     columns = [pa.array(plates, pa.string()), pa.array(gates, pa.string()), times.cast(pa.timestamp("ns", "UTC"))]
@@ -65,7 +65,7 @@ def deployment_with(root: Path, backend: str, strategy: str) -> Deployment:
 
 
 def run_day(deployment: Deployment, number: int, events: pa.Table) -> Checkpoint:
-    """A day as the DAG runs it, the gate included, but in this process."""
+    """Run a day as the DAG does, the gate included, but in this process."""
     pipeline = deployment.pipeline("toll")
     checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
     publish_here(deployment, pipeline, checkpoint_id, events)
@@ -75,7 +75,7 @@ def run_day(deployment: Deployment, number: int, events: pa.Table) -> Checkpoint
 
 
 def counts(checkpoint: Checkpoint, state: str) -> dict[tuple[object, ...], int]:
-    """By plate, [user key,] hours of the window's start and end."""
+    """Return the counts by plate, [user key,] hours of the window's start and end."""
     table = checkpoint.to_arrow(state)
     bounds = [b.cast(pa.int64()).to_numpy() for b in table["namespace"].combine_chunks().flatten()]
     hours = [((b - FIRST) // HOUR).tolist() for b in bounds]
@@ -91,7 +91,7 @@ def late(checkpoint: Checkpoint) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("backend", "strategy"), BACKENDS)
-def test_windows_through_checkpoints(backend: str, strategy: str, tmp_path: Path) -> None:
+def test_windows_are_right_through_checkpoints_and_rescaling(backend: str, strategy: str, tmp_path: Path) -> None:
     deployment = deployment_with(tmp_path, backend, strategy)
     one = run_day(deployment, 1, passes(("a", "N", 1), ("a", "N", 1.9), ("b", "S", 23.5), ("a", "S", 22)))
     assert counts(one, "hourly") == {("a", 22, 23): 1, ("b", 23, 24): 1}
@@ -108,7 +108,8 @@ def test_windows_through_checkpoints(backend: str, strategy: str, tmp_path: Path
         [FIRST + 41 * HOUR - 1, FIRST + 42 * HOUR - 1],
         [FIRST + 42 * HOUR - 1, FIRST + 41 * HOUR - 1],
     )
-    # Late by a day: for the hours of yesterday's evening there are six more, for sliding ones what is open.
+    # The events are late by a day: the hours of yesterday's evening accept six more, sliding windows those that are
+    # open.
     two = run_day(deployment, 2, passes(("a", "N", 17.5), ("a", "N", 18.5), ("c", "S", 40)))
     assert late(two) == {"hourly": 1, "moving": 1}
     assert counts(two, "hourly") == {("c", 40, 41): 1}
@@ -131,7 +132,7 @@ def test_windows_through_checkpoints(backend: str, strategy: str, tmp_path: Path
     assert not verify(again, scratch=deployment.work_directory).problems
 
 
-def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
+def test_savepoints_exports_and_diffs_include_windows(tmp_path: Path) -> None:
     deployment = deployment_with(tmp_path, "rocksdb", "incremental")
     pipeline = deployment.pipeline("toll")
     one = run_day(deployment, 1, passes(("a", "N", 23), ("b", "S", 23.5)))
@@ -170,8 +171,10 @@ def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
     assert "_timer_state/event_hourly" in output
 
 
-def test_hours_of_departures_on_spark(spark: SparkSession, data: Path, flights: pl.DataFrame, tmp_path: Path) -> None:
-    """Two days; of the hours that closed before noon of the second day nothing is left."""
+def test_hours_of_departures_are_counted_on_spark(
+    spark: SparkSession, data: Path, flights: pl.DataFrame, tmp_path: Path
+) -> None:
+    """There are two days; nothing is left of the hours that closed before noon of the second day."""
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "hours.yaml").write_text("""\
 name: hours

@@ -29,7 +29,7 @@ def file_of(deployment: Deployment, name: str = "tally") -> Path:
     return Path(deployment.pipelines_directory) / f"{name}.yaml"
 
 
-def test_it_is_offered_by_name_and_nothing_is_deleted_unasked(deployment: Deployment) -> None:
+def test_a_pipeline_without_a_file_is_named_and_deleted_only_on_request(deployment: Deployment) -> None:
     saved, before = save(deployment, "kept"), stored(deployment)
     file_of(deployment).unlink()
     result = call(deployment, "gc")
@@ -64,7 +64,7 @@ def test_a_pipeline_that_has_a_file_is_not_discarded(deployment: Deployment) -> 
     assert len(deployment.catalog().list(NAME, {CheckpointState.COMPLETED})) == 4
 
 
-def test_a_renamed_pipeline_keeps_what_it_has_not_gone_on_from_yet(deployment: Deployment) -> None:
+def test_the_state_under_the_earlier_name_is_kept_until_the_renamed_pipeline_has_run(deployment: Deployment) -> None:
     text = file_of(deployment).read_text()
     file_of(deployment).unlink()
     file_of(deployment, "count").write_text(text.replace("name: tally", "name: count\nrenamed_from: [tally]"))
@@ -78,7 +78,7 @@ def test_a_renamed_pipeline_keeps_what_it_has_not_gone_on_from_yet(deployment: D
     assert verify_at(head.directory, own=True).problems == ()
 
 
-def test_what_a_fork_needs_stays(deployment: Deployment) -> None:
+def test_files_that_a_fork_needs_are_kept(deployment: Deployment) -> None:
     file_of(deployment, "twin").write_text(TALLY.replace("name: tally", "name: twin"))
     source = deployment.catalog().get(NAME, CheckpointId(4))
     forked = fork(deployment, deployment.pipeline("twin"), source, "test")

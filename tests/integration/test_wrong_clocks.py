@@ -30,7 +30,7 @@ SEED = 20260614
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> "Clock":
-    """This process's clock; the storage keeps its own."""
+    """Return the clock of this process, which a test can set; the storage has its own."""
     made = Clock(time.time_ns)
     monkeypatch.setattr(time, "time_ns", made)
     return made
@@ -48,8 +48,8 @@ def completed(deployment: Deployment) -> list[int]:
     return sorted(r.checkpoint_id for r in deployment.catalog().list(NAME, {CheckpointState.COMPLETED}))
 
 
-def test_clocks_that_jump_between_any_two_steps(tmp_path: Path, clock: Clock) -> None:
-    """Retention keeps two; the sweep has its usual grace period."""
+def test_clocks_that_jump_between_any_two_steps_lose_no_state(tmp_path: Path, clock: Clock) -> None:
+    """Retention keeps two checkpoints; the sweep has its usual grace period."""
     deployment, chance = tally(tmp_path), random.Random(SEED)
     pipeline, ids, epochs = deployment.pipeline("tally"), [0], [0]
     for number in range(1, ROUNDS + 1):
@@ -94,7 +94,7 @@ def test_one_run_with_a_wrong_clock_costs_no_history(tmp_path: Path, clock: Cloc
 
 
 @pytest.mark.parametrize("off_s", [-DAY_S, DAY_S, -YEARS_10, YEARS_10])
-def test_the_grace_period_is_told_by_the_storages_own_clock(tmp_path: Path, clock: Clock, off_s: int) -> None:
+def test_the_grace_period_is_measured_by_the_storages_own_clock(tmp_path: Path, clock: Clock, off_s: int) -> None:
     deployment = tally(tmp_path)
     days(deployment, 1, 2)
     young = put_file(deployment, f"tally/chk-1/{'e' * 32}-0-0", "of a task that nobody knows yet")

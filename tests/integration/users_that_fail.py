@@ -7,6 +7,6 @@ import pyarrow as pa
 
 
 def die(_events: pa.Table, _state: pa.Table) -> pa.Table:
-    """The kernel does this to a process that is out of memory."""
+    """Kill this process, as the kernel does with one that is out of memory."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError

@@ -1,4 +1,4 @@
-"""A real Flink, one for each test process; tests that need it are skipped by name where it cannot be had."""
+"""A real Flink, one for each test process. Tests that need it are skipped with the reason if it is not available."""
 
 import pytest
 

@@ -28,22 +28,23 @@ HASHES = {
     "1.20.5": "sha256:e6aee62ea1a1fe7b32e28894ad079f3f1a50a372a4caac3df52405267f4228c8",
     "2.3.0": "sha256:38ece876553286b3a285cf344c2d2038f8a7ca10da5df54d5107250386d64151",
 }
-"""Of the packages ``apache-flink-libraries``."""
+"""The hashes of the packages ``apache-flink-libraries``."""
 OPENED = (
     "lang", "util", "time", "net", "io", "nio", "lang.reflect", "text", "util.concurrent", "util.concurrent.atomic",
     "util.concurrent.locks",
 )  # fmt: skip
-"""The packages ``java.*`` that Flink reaches into."""
+"""The packages ``java.*`` whose private parts Flink uses."""
 TIMEOUT_S = 900
 
 
 class NoFlink(Exception):
-    """Says why there is none."""
+    """The reason why there is no Flink."""
 
 
 @dataclass(frozen=True)
 class StateToSee:
-    """``kind``: value, list, map, reducing, aggregating, opList, opUnion, broadcast; types in statelib's own text."""
+    """A state that Flink declares. ``kind``: value, list, map, reducing, aggregating, opList, opUnion, broadcast;
+    types are in statelib's own text."""
 
     name: str
     kind: str
@@ -68,7 +69,7 @@ class OperatorToSee:
 
 @dataclass(frozen=True)
 class Case:
-    """One restore; ``max_parallelism`` 0 takes it from the snapshot."""
+    """One restore. With ``max_parallelism`` 0 it is taken from the snapshot."""
 
     snapshot: Path
     operators: tuple[OperatorToSee, ...]
@@ -80,8 +81,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Order:
-    """Restore ``case`` and write its state anew below ``target``: ``CANONICAL`` or ``NATIVE`` savepoints, or a
-    ``CHECKPOINT``, one after the other."""
+    """An order to restore ``case`` and to write its state anew below ``target``: ``CANONICAL`` or ``NATIVE``
+    savepoints, or a ``CHECKPOINT``, one after the other."""
 
     case: Case
     target: Path
@@ -91,7 +92,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Restored:
-    """Typed JSON lines in their order, or Flink's error with its causes."""
+    """The result of a restore: typed JSON lines in their order, or Flink's error with its causes."""
 
     lines: list[str] = field(default_factory=list)
     error: str = ""
@@ -138,10 +139,11 @@ class Flink:
         job: str = "changing",
         stop: str | None = None,
     ) -> list[Path]:
-        """Checkpoints of a job that changes its state, taken after so many changes each, ``pauses_ms`` behind them.
-        Beside them ``truth-1.jsonl``, ... say what they must hold, if the job is ``changing``; ``sessions`` are made of
-        the numbers from 0 on, and a canonical savepoint comes last. ``stop``: ``suspend`` or ``drain``; the savepoint
-        with which the job ends is the last one then. Raises RuntimeError with Flink's error."""
+        """Return checkpoints of a job that changes its state, each taken after so many changes, with ``pauses_ms``
+        behind them. Beside them, the files ``truth-1.jsonl``, ... have their true contents, if the job is
+        ``changing``; ``sessions`` are made of the numbers from 0 on, and a canonical savepoint comes last. ``stop``:
+        ``suspend`` or ``drain``; the last snapshot is then the savepoint with which the job ends. Raises
+        RuntimeError with Flink's error."""
         (target / "tmp").mkdir(parents=True)
         pauses = list(pauses_ms) or [0] * len(after)
         order = {
@@ -156,7 +158,7 @@ class Flink:
 
     @contextmanager
     def warm(self) -> Iterator["WarmCluster"]:
-        """A cluster that stays, for restores that are measured."""
+        """Yield a running cluster for restores that are measured."""
         with tempfile.TemporaryDirectory(prefix="statelib-flink-") as scratch:
             command = self._command("statelib.check.Timed", scratch)
             with Path(scratch, "errors.txt").open("w+") as errors, subprocess.Popen(
@@ -185,7 +187,7 @@ class Flink:
 
 @dataclass(frozen=True)
 class WarmCluster:
-    """Answers one order after the other; ends with its context."""
+    """A running cluster that carries out one order after the other, and ends with its context."""
 
     process: "subprocess.Popen[str]"
     errors: IO[str]
@@ -193,8 +195,8 @@ class WarmCluster:
     def restore(
         self, snapshot: Path, uid: str, key: str, parallelism: int, backend: str = "hashmap", target: Path | None = None
     ) -> dict[str, object]:
-        """``entries`` that the operator then holds; with ``target``, also the ``savepoint`` that Flink wrote there, and
-        ``savepointMs``, how long that took."""
+        """Restore a snapshot, and return the number of ``entries`` of the operator; with ``target`` also the
+        ``savepoint`` that Flink wrote there, and the time ``savepointMs``."""
         order = {
             "snapshot": str(snapshot), "uid": uid, "key": key, "parallelism": parallelism, "backend": backend,
             "target": str(target) if target else None,
@@ -237,7 +239,8 @@ def _restored(answer: dict[str, object], out: Path) -> Restored:
 
 
 def flink(version: str) -> Flink:
-    """That version, fetched and compiled if need be. Raises NoFlink with the reason where it cannot be had."""
+    """Return this version of Flink, fetched and compiled if necessary. Raises NoFlink with the reason if it is not
+    available."""
     for tool in ("java", "javac"):
         if shutil.which(tool) is None:
             raise NoFlink(f"no {tool} on the path: a real Flink needs a JDK 17")
@@ -251,7 +254,7 @@ def flink(version: str) -> Flink:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Tests run in several processes: one of them makes it."""
+    """Hold a lock, so that only one of several test processes prepares Flink."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -286,7 +289,8 @@ def _download(scratch: Path, version: str) -> Path:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
-    """Name and opener of each file of a wheel or a source archive; open one before asking for the next."""
+    """Yield name and opener of each file of a wheel or a source archive; a file must be opened before the next is
+    requested."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
             for name in wheel.namelist():
@@ -299,7 +303,7 @@ def _members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
 
 
 def _classes(home: Path, jars: list[Path]) -> Path:
-    """Our checker, compiled; a directory for each state of its sources."""
+    """Return the directory of the compiled checker; there is one for each state of its sources."""
     sources = sorted(SOURCES.rglob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     classes = home / f"classes-{digest}"

@@ -1,4 +1,4 @@
-"""The fixtures of real Flink jobs: what each job held, and savepoints of them that statelib wrote again."""
+"""The fixtures of real Flink jobs: the state of each job, and savepoints of them that statelib wrote anew."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tests.interop.flink_kit import OperatorToSee, StateToSee, TimersToSee
 
 ROOT = Path(__file__).parents[1] / "golden" / "flink"
 KEY_HASH = FieldsHash(("id", "name"), start=0)
-"""Of the one class that the jobs have keys of: ``31 * id + name.hashCode()``."""
+"""The hash rule of the only class that the jobs use for keys: ``31 * id + name.hashCode()``."""
 _WORDS = {"Integer": "int", "BigInteger": "bigint", "BigDecimal": "bigdecimal", "Void": "void"} | {
     f"Local{name}": word for name, word in (("Date", "date"), ("Time", "time"), ("DateTime", "datetime"))
 }
@@ -27,7 +27,7 @@ _PERSON = (
 
 
 def canonical(version: str) -> list[str]:
-    """Without those whose accumulators' types only Flink's planner can make."""
+    """Return the canonical fixtures, without those whose accumulators' types only Flink's planner can make."""
     paths = [path for path in (ROOT / version).glob("*canonical*") if _directory(path)]
     return sorted(f"{version}/{path.name}" for path in paths if "sql-aggregates" not in path.name)
 
@@ -49,8 +49,8 @@ def truth(fixture: str) -> list[str]:
 
 
 def written_again(fixture: str, target: Path, *, compressed: bool) -> tuple[Path, set[str]]:
-    """Each state read into columns and written anew; the names of those that no column holds, whose entries go over
-    as they are, within the streams that are made anew all the same."""
+    """Read each state into columns and write it anew. Return the names of states that no column can hold: their
+    entries are copied as they are, within streams that are written anew."""
     source, changes, remaining = opened(fixture), {}, set()
     for part in source.each_operator():
         put = {}
@@ -92,7 +92,7 @@ def _namespace(name: str | None) -> str | None:
 
 
 def type_text(job: str) -> str:
-    """``Tuple2<String,Long>`` as ``tuple<string, long>``."""
+    """Return ``Tuple2<String,Long>`` as ``tuple<string, long>``."""
     if job == "byte[]":
         return "bytes"
     if job.endswith("[]"):
@@ -122,7 +122,7 @@ def _objects(element: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas that stand in no brackets."""
+    """Split at the commas outside of brackets."""
     parts, depth = [""], 0
     for char in text:
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(char, 0)

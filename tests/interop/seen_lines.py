@@ -32,7 +32,8 @@ def _text(type_: StateType | None) -> str | None:
 
 
 def comparable(lines: Iterable[str]) -> list[str]:
-    """Sorted, member order and the text of floating-point numbers left out: the bits say which number it is."""
+    """Return the lines sorted, without member order and the text of floating-point numbers: the bits identify a
+    number."""
     return sorted(json.dumps(_plain(json.loads(line)), sort_keys=True) for line in lines)
 
 
@@ -43,5 +44,5 @@ def _plain(value: Any) -> Any:
         return value
     plain = {name: _plain(member) for name, member in value.items() if not (name == "v" and "bits" in value)}
     if value.get("type") == "map" and isinstance(plain.get("v"), list):
-        plain["v"].sort(key=json.dumps)  # a Java map has no order of its own
+        plain["v"].sort(key=json.dumps)  # A Java map has no order of its own.
     return plain

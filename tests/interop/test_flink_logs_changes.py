@@ -1,4 +1,5 @@
-"""Change logs of a real Flink, compressed and not, alone and over materialised state, hold what its job said."""
+"""Change logs of a real Flink, compressed and not, alone and over materialised state, contain the state that its job
+recorded."""
 
 import json
 import os
@@ -30,7 +31,9 @@ def changelog(backend: str, target: Path) -> dict[str, str]:
 @pytest.mark.parametrize("compressed", ["true", "false"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_logs_hold_what_the_job_said(version: str, backend: str, compressed: str, tmp_path: Path) -> None:
+def test_logs_contain_the_state_that_the_job_recorded(
+    version: str, backend: str, compressed: str, tmp_path: Path
+) -> None:
     settings = {
         **changelog(backend, tmp_path),
         "state.changelog.dstl.dfs.compression.enabled": compressed,
@@ -54,7 +57,7 @@ def test_logs_hold_what_the_job_said(version: str, backend: str, compressed: str
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_windows_that_merge_over_materialised_state_are_those_of_a_savepoint(
+def test_windows_that_merge_over_materialised_state_equal_those_of_a_savepoint(
     version: str, backend: str, tmp_path: Path
 ) -> None:
     settings = {**changelog(backend, tmp_path), "state.changelog.periodic-materialize.interval": "8s"}

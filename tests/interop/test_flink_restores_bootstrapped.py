@@ -1,4 +1,4 @@
-"""A bootstrap file with timers, windows and operator state of every kind: what it describes, a real Flink holds."""
+"""A bootstrap file with timers, windows and operator state of every kind: a real Flink restores what it describes."""
 
 from pathlib import Path
 
@@ -43,8 +43,8 @@ EVERYWHERE = StateToSee("everywhere", "opUnion", "tuple<string, long>")
 LIMITS = StateToSee("limits", "broadcast", "long", "string")
 
 
-def test_all_kinds_of_state_and_timers(tmp_path: Path, flink_1: Flink, spark: SparkSession) -> None:
-    far = 4_000_000_000_000  # no processing-time timer fires yet
+def test_flink_restores_all_kinds_of_state_and_timers(tmp_path: Path, flink_1: Flink, spark: SparkSession) -> None:
+    far = 4_000_000_000_000  # No processing-time timer fires yet.
     moments = pa.array(range(far, far + ROWS)).cast(pa.timestamp("ms", "UTC"))
     later = pa.array(range(far + 1000, far + 1000 + ROWS)).cast(pa.timestamp("ms", "UTC"))
     rows = pa.table({"tail": [f"N{n}é" for n in range(ROWS)], "n": range(ROWS), "at": moments, "later": later})

@@ -103,7 +103,8 @@ def column(text: str, values: list[object]) -> pa.Array:
 
 
 def keyed_operators(shape: Made) -> list[tuple[KeyedOperator, dict[str, pa.Table]]]:
-    """One for each type of key, with a state of every kind; the first also with one for each type of value."""
+    """Return one operator for each type of key, with a state of every kind; the first also has a state for each type
+    of value."""
     made = []
     for number, (text, values) in enumerate(KEYS.items()):
         key = column(text, values)
@@ -180,20 +181,21 @@ def check(flink: Flink, tmp_path: Path, parallelisms: tuple[int, ...], shapes: l
                     expected.append(comparable(lines))
     assert all(len(lines) > ROWS * 20 for lines in expected)
     for case, lines in zip(cases, expected, strict=True):
-        # A process each: its cluster keeps much of a job of eleven operators and 32,768 key groups.
+        # Each restore has a process of its own, because a cluster keeps much memory of a job of eleven operators and
+        # 32,768 key groups.
         (restored,) = flink.restore([case])
         assert restored.error == ""
         assert comparable(restored.lines) == lines, (case.backend, case.parallelism)
 
 
-def test_columns_become_state_of_flink_1(tmp_path: Path, flink_1: Flink) -> None:
+def test_savepoints_made_of_columns_are_restored_by_flink_1(tmp_path: Path, flink_1: Flink) -> None:
     check(flink_1, tmp_path, (2,), SHAPES[:1])
 
 
 @pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_columns_become_state_of_flink_in_every_shape(tmp_path: Path, version: str) -> None:
+def test_savepoints_made_of_columns_are_restored_by_flink_in_every_shape(tmp_path: Path, version: str) -> None:
     try:
         check(flink(version), tmp_path, (1, 2, 4), SHAPES)
     except NoFlink as reason:

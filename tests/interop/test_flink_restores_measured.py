@@ -16,7 +16,7 @@ from tests.support.stored_longs import UID, long_columns, store_longs
 ENTRIES = 300_000
 
 
-def test_flink_restores_all_entries_and_writes_them_itself(tmp_path: Path, flink_1: Flink) -> None:
+def test_flink_restores_all_entries_and_writes_them_back(tmp_path: Path, flink_1: Flink) -> None:
     ours = store_longs(tmp_path / "state", ENTRIES, 2)
     with flink_1.warm() as cluster:
         answer = cluster.restore(ours, UID, "long", 2, target=tmp_path / "out")
@@ -29,7 +29,7 @@ def test_flink_restores_all_entries_and_writes_them_itself(tmp_path: Path, flink
     assert [pc.sum(read[name]) for name in ("key", "value")] == [pc.sum(right[name]) for name in ("key", "value")]
 
 
-def test_without_flink_the_row_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_flink_the_row_has_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert flink_kit.shutil.which("java") is None
     (row,) = flink_restore.run((), tmp_path, 1, 0.001)

@@ -52,7 +52,7 @@ def sold(seed: int, rows: int = 3000) -> pa.Table:
 
 
 def savepoint_of(root: Path, backend: str) -> Checkpoint:
-    """Two days of events, then a canonical savepoint."""
+    """Take two days of events, then a canonical savepoint."""
     (pipelines := root / "pipelines").mkdir(parents=True)
     (pipelines / "sales.yaml").write_text(SALES.replace("BACKEND", backend))
     deployment = new_deployment(root, root, pipelines)

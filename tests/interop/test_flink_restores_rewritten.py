@@ -37,7 +37,7 @@ def cases(directory: str, operator: OperatorToSee) -> list[Case]:
 
 
 def test_a_savepoint_of_flink_1_12_is_restored_under_its_new_uid(tmp_path: Path, flink_2: Flink) -> None:
-    """RocksDB's canonical stream behind the heap's handle: the heap would not read it so."""
+    """The snapshot has RocksDB's canonical stream behind the heap's handle, which the heap could not read."""
     folder = ROOT / "1.12.5" / "older-rocksdb"
     (path,) = folder.glob("savepoint-*")
     again = rewrite(open_checkpoint(str(path)), NewSavepoint(str(tmp_path), "again"), renamed={"keyed": "newer"})

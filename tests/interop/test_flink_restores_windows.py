@@ -36,7 +36,8 @@ HOUR = 3_600_000
 
 
 def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Counts; asks to be woken at the time of each event, two days later and one day later by the clock."""
+    """Count, and set timers for the time of each event, for two days later, and for one day later in processing
+    time."""
     moments = events["t"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
     at = {"event_time": moments + 48 * HOUR, "processing_time": moments + 24 * HOUR}
     timers = {name: pa.array(times).cast(pa.timestamp("ms", "UTC")) for name, times in at.items()}
@@ -63,7 +64,7 @@ def passes(number: int, rows: int = 400) -> pa.Table:
 
 
 def saved_as(form: str, root: Path, backend: str, strategy: str) -> Checkpoint:
-    """Two days, then a savepoint of that form."""
+    """Take two days, then a savepoint of this form."""
     (pipelines := root / "pipelines").mkdir(parents=True)
     (pipelines / "toll.yaml").write_text(TOLL.replace("BACKEND", backend).replace("STRATEGY", strategy))
     deployment = new_deployment(root, root, pipelines)
@@ -84,7 +85,7 @@ def saved_as(form: str, root: Path, backend: str, strategy: str) -> Checkpoint:
         ("rocksdb", "full", "native"),
     ],
 )
-def test_flink_finds_each_window_and_each_timer(
+def test_flink_restores_each_window_and_each_timer(
     tmp_path: Path, flink_1: Flink, backend: str, strategy: str, form: str
 ) -> None:
     saved = saved_as(form, tmp_path, backend, strategy)

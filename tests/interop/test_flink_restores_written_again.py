@@ -1,4 +1,5 @@
-"""Savepoints of real jobs, decoded into columns and written anew, are restored by a real Flink and hold the truth."""
+"""Savepoints of real jobs, decoded into columns and written anew, are restored by a real Flink with their true
+contents."""
 
 import json
 import os
@@ -19,7 +20,8 @@ BACKENDS = ("hashmap", "rocksdb")
 
 
 def without_ttl(line: str) -> str:
-    """The truth holds values that expire as the job saw them: without the time of their last access."""
+    """Return the value without the time of its last access, because the recorded truth has values that expire
+    without it."""
     entry = json.loads(line)
     if entry.get("value", {}).get("type") == "ttl":
         entry["value"] = entry["value"]["v"]
@@ -43,15 +45,16 @@ def check(flink: Flink, fixtures: list[str], tmp_path: Path, parallelisms: tuple
     assert wrong == []
 
 
-def test_a_core_of_them_in_flink_1(tmp_path: Path, flink_1: Flink) -> None:
+def test_a_selection_of_savepoints_is_restored_by_flink_1(tmp_path: Path, flink_1: Flink) -> None:
     check(flink_1, [f"1.20.5/{name}" for name in CORE], tmp_path, (2,))
 
 
 @pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_all_of_them(tmp_path: Path, version: str) -> None:
-    """Also those of Flink 1.20 in Flink 2; what Kryo wrote in one it reads wrongly in the other."""
+def test_all_savepoints_are_restored_by_flink(tmp_path: Path, version: str) -> None:
+    """This includes savepoints of Flink 1.20 in Flink 2, except values that Kryo wrote in one and reads wrongly in
+    the other."""
     fixtures = canonical("1.20.5") + (canonical("2.3.0") if version == "2.3.0" else [])
     kryo = ("kryo", "values", "opstate") if version == "2.3.0" else ()
     wanted = [f for f in fixtures if not (f.startswith("1.") and any(word in f for word in kryo))]

@@ -36,7 +36,7 @@ checkpoint: {strategy: incremental}
 
 
 def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Ask to be woken far in the future, in both time domains, once for each number."""
+    """Set timers far in the future, in both time domains, one for each number."""
     moments = pa.array(events["n"].to_numpy() + FAR_MS).cast(pa.timestamp("ms", "UTC"))
     return state.slice(0, 0), pa.table({"k": events["k"], "event_time": moments, "processing_time": moments})
 
@@ -48,7 +48,7 @@ def on_timer(timers: pa.Table, state: pa.Table) -> pa.Table:
 
 
 def by_key(checkpoint: Checkpoint, state: str) -> dict[int, list[object]]:
-    """Values of a state, or moments of its timers, by key."""
+    """Return the values of a state, or the times of its timers, by key."""
     table = checkpoint.to_arrow(state)
     values_read: dict[int, list[object]] = {}
     column = "timestamp" if "timestamp" in table.column_names else "value"
@@ -79,7 +79,7 @@ def stopped_by_statelib(root: Path, how: str) -> Checkpoint:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["suspend", "drain"])
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_both_leave_the_same_windows_timers_and_values(version: str, how: str, tmp_path: Path) -> None:
+def test_flink_and_statelib_leave_the_same_windows_timers_and_values(version: str, how: str, tmp_path: Path) -> None:
     (theirs_at := tmp_path / "flink").mkdir()
     try:
         written = flink(version).log_changes(theirs_at, {}, [EVENTS], job="ending", stop=how)

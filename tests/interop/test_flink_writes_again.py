@@ -1,4 +1,4 @@
-"""State of which the truth is known, restored by a real Flink and written by it in forms that no fixture has."""
+"""State with recorded true contents, restored by a real Flink and written by it in forms that no fixture has."""
 
 import json
 import os
@@ -69,7 +69,8 @@ def read(path: Path, fixture: str) -> list[str]:
 
 
 def plain(entry: dict[str, object]) -> str:
-    """Without times of last access, which the truth leaves out, and of what only Kryo can read the place alone."""
+    """Return the line without times of last access, which the recorded truth leaves out; of a value that only Kryo
+    can read, only its place."""
     value = entry.get("value")
     if isinstance(value, dict) and value.get("type") == "ttl":
         entry["value"] = value["v"]
@@ -92,14 +93,14 @@ def check(real: Flink, forms: Sequence[Form], target: Path) -> None:
             assert read(path, f"{real.version}/{form.fixture}") == expected, (form, kind)
 
 
-def test_a_core_of_forms_of_flink_1(tmp_path: Path, flink_1: Flink) -> None:
+def test_a_selection_of_forms_written_by_flink_1_is_read(tmp_path: Path, flink_1: Flink) -> None:
     check(flink_1, CORE, tmp_path)
 
 
 @pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
-def test_more_forms(tmp_path: Path, version: str) -> None:
+def test_all_forms_written_by_flink_are_read(tmp_path: Path, version: str) -> None:
     forms = [form for form in CORE + MORE if (ROOT / version / form.fixture).exists()]
     try:
         check(flink(version), forms, tmp_path)

@@ -8,16 +8,17 @@ from tests.model.protocol_model import COMPLETED, Cleaner, Mechanisms, Protocol,
 
 @dataclass(frozen=True)
 class Explored:
-    """``trace``: the shortest way to a world that breaks an invariant, and which; empty if there is none."""
+    """The result of a search. ``trace``: the shortest way to a world that breaks an invariant, and the invariant;
+    empty if there is none."""
 
     worlds: int
     trace: tuple[str, ...]
     whole: bool
-    """Every reachable world was seen."""
+    """Whether every reachable world was explored."""
 
 
 def explore(setting: Setting, mechanisms: Mechanisms, most: int = 5_000_000) -> Explored:
-    """Every world up to ``most``, or up to the first broken one."""
+    """Explore every world up to ``most``, or up to the first broken one."""
     protocol = Protocol(setting, mechanisms)
     start = setting.start()
     came: dict[World, tuple[World, str] | None] = {start: None}
@@ -38,7 +39,7 @@ def explore(setting: Setting, mechanisms: Mechanisms, most: int = 5_000_000) -> 
 
 
 def damage(world: World) -> str:
-    """A COMPLETED checkpoint has its ``_metadata`` and all its bytes."""
+    """Return the first COMPLETED checkpoint without its ``_metadata`` or all its bytes."""
     for row in world.rows:
         if row.state is COMPLETED:
             if not row.needs <= world.objects:
@@ -58,7 +59,7 @@ def after_recovery(protocol: Protocol, world: World, results: dict[World, str]) 
 
 
 def _cleaned(protocol: Protocol, world: World) -> World:
-    """The cleaner alone, without dying, until a whole round of it changes nothing."""
+    """Run the cleaner alone, without dying, until a whole round of it changes nothing."""
     while True:
         before = world
         world = world._replace(cleaner=Cleaner())

@@ -21,13 +21,13 @@ class Mechanisms:
     """The mechanisms that keep checkpoints complete. False removes a mechanism from the model."""
 
     unique_names: bool = True
-    """A physical name holds the attempt that writes it."""
+    """A physical name contains the attempt that writes it."""
     ids_never_reused: bool = True
     fencing: bool = True
     """A commit checks, inside its transaction, that the row is PENDING and the epoch is the newest."""
     sweep_spares_open_attempts: bool = True
     pins: bool = True
-    """A restore pins what it reads."""
+    """A restore pins the files that it reads."""
     reserve_at_begin: bool = True
     """``begin`` inserts references to the files of the base."""
     condemn_first: bool = True
@@ -46,7 +46,7 @@ class Object(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """``_metadata`` of a checkpoint id: by whom, and the objects that it needs."""
+    """The ``_metadata`` of a checkpoint id: its writer, and the objects that it needs."""
 
     checkpoint: int
     attempt: int
@@ -62,7 +62,8 @@ class Row(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """``step``: what it does next; ``known``: objects of the base it means to refer to, then all that it needs."""
+    """A coordinator. ``step``: its next step; ``known``: the objects of the base that it will refer to, later all
+    that it needs."""
 
     step: str = "look"
     rounds: int = 1
@@ -74,7 +75,7 @@ class Coordinator(NamedTuple):
 
 
 class Cleaner(NamedTuple):
-    """``todo``: objects that it has decided to delete."""
+    """The cleaner. ``todo``: the objects that it has decided to delete."""
 
     step: str = "condemn"
     rounds: int = 1
@@ -89,7 +90,7 @@ class Reader(NamedTuple):
 
 
 class World(NamedTuple):
-    """Catalog, storage, tasks that still write, and the processes. ``broken``: what no world may show."""
+    """Catalog, storage, tasks that still write, and the processes. ``broken``: a violation that no world may have."""
 
     epoch: int = 0
     next_id: int = 1
@@ -110,7 +111,7 @@ class World(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """Who takes part: rounds of each coordinator, rounds of the cleaner, copies of tasks that come late."""
+    """The participants: rounds of each coordinator, rounds of the cleaner, late copies of tasks."""
 
     name: str
     coordinators: tuple[int, ...]
@@ -145,7 +146,7 @@ class Protocol:
         }
 
     def steps(self, world: World) -> Iterator[tuple[str, World]]:
-        """Every world that one step leads to, each with what was done."""
+        """Yield every world that one step leads to, each with the name of the step."""
         for coordinator in world.coordinators:
             if coordinator.step not in ("dead", "done"):
                 who = f"coordinator {coordinator.number}"
@@ -172,7 +173,8 @@ class Protocol:
             yield "will write all anew", world, me._replace(step="begin", known=frozenset())
 
     def _begin(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
-        """One transaction: the epoch, the end of what older epochs left pending, an id, references to the base."""
+        """Begin in one transaction: take the epoch, end the pending checkpoints of older epochs, assign an id and
+        references to the base."""
         world = _supersede(world._replace(epoch=world.epoch + 1))
         number, recorded, refs = world.next_id, me.known, world.refs
         if not self._has.ids_never_reused:
@@ -192,7 +194,7 @@ class Protocol:
         yield f"begins {number}", begun, then
 
     def _upload(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
-        """A task writes; Spark may have started another copy of it, whose result nobody asks for."""
+        """Let a task write; Spark may have started another copy of it, whose result is not used."""
         mine = self._object(me, 0)
         written = world._replace(objects=_put(world.objects, mine))
         if self._setting.late_copies:
@@ -204,7 +206,7 @@ class Protocol:
         return Object(name, (me.attempt, copy))
 
     def _publish(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
-        """Put if absent: another attempt's ``_metadata`` stays, and this one gives up."""
+        """Put if absent: if another attempt's ``_metadata`` exists, this attempt ends."""
         mine = Metadata(me.checkpoint, me.attempt, me.known)
         if any(m.checkpoint == me.checkpoint for m in world.metadata):
             if self._has.ids_never_reused:
@@ -220,7 +222,7 @@ class Protocol:
         yield "checks", world, me._replace(step="commit" if whole else "abort")
 
     def _commit(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
-        """Refused, or it happens; the answer may be lost either way."""
+        """Commit: it is refused, or it happens; the answer may be lost in both cases."""
         row = _row(world, me.checkpoint)
         mine = row is not None and row.state in before(CheckpointEvent.GATE_PASSED) and row.epoch == me.epoch
         allowed = mine and world.epoch == me.epoch if self._has.fencing else row is not None
@@ -262,7 +264,7 @@ class Protocol:
         yield "aborts", world, _next_round(me)
 
     def _retire(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
-        """Retention: all but the head and what somebody reads."""
+        """Retire all checkpoints but the head and those that are being read."""
         for row in world.rows:
             if row.state is COMPLETED and row.checkpoint != world.head and row.checkpoint not in world.pins:
                 world = _with_row(world, row._replace(state=after(CheckpointEvent.SUBSUMED)))
@@ -301,7 +303,7 @@ class Protocol:
         return world._replace(refs=refs, condemned=condemned, cleaner=cleaner)
 
     def _delete(self, world: World, me: Cleaner) -> Iterator[tuple[str, World]]:
-        """``_metadata`` first; then data, one object at a time; then the rows."""
+        """Delete ``_metadata`` first; then data, one object at a time; then the rows."""
         left = frozenset(m for m in world.metadata if m.checkpoint not in me.ids)
         if left != world.metadata:
             yield "cleaner: deletes _metadata", world._replace(metadata=left)
@@ -375,5 +377,5 @@ def _supersede(world: World) -> World:
 
 
 def _put(objects: frozenset[Object], new: Object) -> frozenset[Object]:
-    """Without unique names a second write replaces the first."""
+    """Write an object. Without unique names a second write replaces the first."""
     return frozenset(o for o in objects if o.name != new.name) | {new}

@@ -1,4 +1,4 @@
-"""No world that the protocol can reach loses a checkpoint or leaves a file; each mechanism is needed for that."""
+"""No world that the protocol can reach loses a checkpoint or leaves a file; each mechanism is needed."""
 
 from dataclasses import fields
 
@@ -47,7 +47,7 @@ def test_a_million_worlds_keep_their_checkpoints(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_without_it_a_checkpoint_is_lost_or_a_file_left(name: str) -> None:
+def test_without_a_mechanism_a_checkpoint_is_lost_or_a_file_left(name: str) -> None:
     mechanisms, setting, step = MUTANTS[name]
     explored = explore(setting, mechanisms)
     record("G9", "mechanisms that are needed", 1, int(not explored.trace), "mechanisms")
@@ -55,11 +55,11 @@ def test_without_it_a_checkpoint_is_lost_or_a_file_left(name: str) -> None:
     assert step in explored.trace[-1]
 
 
-def test_every_mechanism_is_taken_away_once() -> None:
+def test_every_mechanism_is_removed_once() -> None:
     taken = {f.name for mutant, _, _ in MUTANTS.values() for f in fields(mutant) if not getattr(mutant, f.name)}
     assert taken == {f.name for f in fields(Mechanisms)}
 
 
 @pytest.mark.parametrize("one", [Mechanisms(reads_back=False), Mechanisms(abort_keeps=False)], ids=repr)
-def test_either_truth_or_caution_is_enough_for_safety(one: Mechanisms) -> None:
+def test_one_of_the_two_redundant_mechanisms_is_enough_for_safety(one: Mechanisms) -> None:
     assert explore(TWO, one).whole

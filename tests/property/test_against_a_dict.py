@@ -46,7 +46,7 @@ checkpoint: {{strategy: {1}, inline_threshold_bytes: {2}, retain: {{count: 2}}}}
 KINDS = [("heap", "canonical", 0), ("heap", "full", 300), ("rocksdb", "incremental", 0), ("rocksdb", "changelog", 0)]
 KEYS = st.sampled_from(["a", "b", "c", "d", "e", "f"])
 Values = dict[str, int]
-"""Key to the sum of what was put: applied twice, or not at all, it is another one."""
+"""The sum of the values that were put, by key: it differs if a value is applied twice or not at all."""
 
 
 class Model:

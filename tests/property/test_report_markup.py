@@ -18,7 +18,8 @@ from tests.support.hostile_strings import ANY, hostile_text
 from tests.support.reports import report_over
 
 OWN = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=state_)[\w-]+|[0-9]{8}T[0-9.]+Z/|[0-9]+", re.ASCII)
-"""What differs from one page to the next: identifiers that the library draws, pages called after states, numbers."""
+"""The parts that differ between pages: random identifiers of the library, names of pages that contain names of
+states, numbers."""
 
 
 class Parsed(HTMLParser):
@@ -55,7 +56,7 @@ def parsed(words: list[str]) -> list[tuple[str, Parsed]]:
 
 
 PHASES = (Phase.explicit, Phase.generate)
-"""A report takes a second: what fails is not made smaller."""
+"""The phases of hypothesis without shrinking, because a report takes a second."""
 HARMLESS: dict[int, list[tuple[str, Parsed]]] = {}
 
 

@@ -17,7 +17,7 @@ MS = pa.timestamp("ms", "UTC")
 COLUMNS = pa.schema([("k", pa.string()), ("u", pa.string()), ("n", pa.int64()), ("t", MS)])
 HOUR = 3_600_000
 Event = tuple[str, str, int, int]
-"""Key, user key, number, epoch ms."""
+"""An event: key, user key, number, epoch ms."""
 Window = tuple[int, int]
 
 TUMBLING = {"time": "t", "tumbling": "1h", "retain": "2h", "allowed_lateness": "30m"}

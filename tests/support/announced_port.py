@@ -6,8 +6,8 @@ from typing import IO
 
 
 def announced_port(lines: IO[str], pattern: re.Pattern[str]) -> int:
-    """The first group of the first line in which ``pattern`` is found; what is said afterwards is thrown away, lest
-    the server waits for a reader."""
+    """Return the first group of the first line that ``pattern`` matches. Later output is discarded, so that the
+    server does not wait for a reader."""
     for line in lines:
         match = pattern.search(line)
         if match:

@@ -1,8 +1,7 @@
 """An Azure Blob endpoint for tests: Azurite, in a process of its own.
 
-``python -m tests.support.azure_endpoint <main.js of Azurite>`` starts it, says its port, and ends it when its
-standard input ends, so also when the test was killed.
-"""
+``python -m tests.support.azure_endpoint <main.js of Azurite>`` starts it, prints its port, and ends it when its
+standard input ends, so also when the test was killed."""
 
 import base64
 import hashlib
@@ -21,7 +20,7 @@ from tests.support.announced_port import announced_port
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The account of every Azurite, as its documentation says: no secret."""
+"""The key of every Azurite's account from its documentation, which is no secret."""
 
 _VERSION = "2021-08-06"
 _LISTENS = re.compile(r"listens on http://127\.0\.0\.1:(\d+)")
@@ -57,7 +56,7 @@ class AzureEndpoint:
 
 @contextmanager
 def azure_endpoint(main_js: Path) -> Iterator[AzureEndpoint]:
-    """A new, empty endpoint, gone afterwards."""
+    """Yield a new, empty endpoint, which is removed afterwards."""
     command = [sys.executable, "-m", "tests.support.azure_endpoint", str(main_js)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -73,7 +72,7 @@ def azure_endpoint(main_js: Path) -> Iterator[AzureEndpoint]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run it until standard input ends."""
+    """Run the endpoint until standard input ends."""
     where = ["--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence"]
     command = ["node", arguments[0], *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:

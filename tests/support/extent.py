@@ -1,5 +1,6 @@
-"""The extent of the large tests. Of each matrix a sample of the combinations is run, or with STATELIB_TEST_ALL=1 all of
-them. Faults are tried as often as `make test` has time for, or with STATELIB_TEST_FAULTS=1 as often as is promised."""
+"""The extent of the large tests. A sample of the combinations of each matrix is run, or with STATELIB_TEST_ALL=1 all
+of them. Faults are tried as often as `make test` has time for, or with STATELIB_TEST_FAULTS=1 as often as is
+promised."""
 
 import os
 from collections import Counter
@@ -8,9 +9,9 @@ from itertools import combinations, product
 from typing import Any
 
 TEST_ALL = os.environ.get("STATELIB_TEST_ALL", "") not in ("", "0")
-"""What ``make test-all`` sets."""
+"""Whether ``make test-all`` is running."""
 TEST_FAULTS = os.environ.get("STATELIB_TEST_FAULTS", "") not in ("", "0")
-"""What ``make test-faults`` sets."""
+"""Whether ``make test-faults`` is running."""
 
 Case = tuple[Any, ...]
 
@@ -26,14 +27,14 @@ def rounds(usual: int, faults: int) -> int:
 
 
 def cases(*axes: Sequence[Any], possible: Callable[..., bool] = lambda *_: True) -> list[Case]:
-    """The possible combinations of one value of each axis: all of them, or :func:`sample`."""
+    """Return the possible combinations of one value of each axis: all of them, or :func:`sample`."""
     every = [case for case in product(*axes) if possible(*case)]
     return every if TEST_ALL else sample(every)
 
 
 def sample(every: Sequence[Case]) -> list[Case]:
-    """A small choice of the cases, always the same one: every value of every axis is in one, about equally often, and
-    values of different axes meet in as many pairs as there can be."""
+    """Return a small, fixed selection of the cases: it contains every value of every axis, about equally often, and
+    as many pairs of values of different axes as possible."""
     unseen = {value for case in every for value in enumerate(case)}
     seen: Counter[Any] = Counter()
     chosen: list[Case] = []
@@ -56,5 +57,5 @@ def sample(every: Sequence[Case]) -> list[Case]:
 
 
 def name_of(case: object) -> str:
-    """For pytest's ``ids``."""
+    """Return the name of a case for pytest's ``ids``."""
     return "-".join(map(str, case)) if isinstance(case, tuple) else str(case)

@@ -28,14 +28,14 @@ _LISTED = re.compile(rb"<Contents>.*?<LastModified>(.*?)</LastModified>.*?</Cont
 
 @dataclass
 class Fault:
-    """A fault that the next ``times`` requests of ``method`` have whose path and query contain ``part``.
+    """A fault of the next ``times`` requests of ``method`` whose path and query contain ``part``.
 
-    ``status``: answer so, and do not pass it on. ``error-body``: the same with 200, and S3's error as the body.
-    ``reset``: cut the connection before. ``lost``: pass it on, then cut. ``truncate``: cut in the middle of the
-    answer. ``shorten``: answer with half the body as if it were all. ``stale``: leave the newest object out of a
-    listing. ``slow``: wait 300 ms. ``hold``: pass it on once the faults are replaced, also if the client is dead by
-    then; ``GET /__faults`` lists what is held. ``unconditional``: pass it on without If-None-Match.
-    """
+    ``status``: answer with this status, and do not pass the request on. ``error-body``: the same with 200, and S3's
+    error as the body. ``reset``: cut the connection before. ``lost``: pass it on, then cut. ``truncate``: cut in the
+    middle of the answer. ``shorten``: answer with half the body as if it were all. ``stale``: leave the newest
+    object out of a listing. ``slow``: wait 300 ms. ``hold``: pass it on once the faults are replaced, also if the
+    client is dead by then; ``GET /__faults`` lists what is held. ``unconditional``: pass it on without
+    If-None-Match."""
 
     kind: Kind
     method: str
@@ -48,7 +48,7 @@ class Fault:
 
 
 class FaultProxy(ThreadingHTTPServer):
-    """Listens on a free port of 127.0.0.1; ``upstream`` is a port there."""
+    """A proxy that listens on a free port of 127.0.0.1; ``upstream`` is a port there."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -62,7 +62,7 @@ class FaultProxy(ThreadingHTTPServer):
         self._replaced = threading.Event()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone, perhaps because it was killed, is nothing to talk about."""
+        """Print nothing about a client that has disconnected, perhaps because it was killed."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -73,7 +73,7 @@ class FaultProxy(ThreadingHTTPServer):
             self._replaced = threading.Event()
 
     def held(self) -> list[str]:
-        """Paths of the requests that wait for new faults."""
+        """Return the paths of the requests that wait for new faults."""
         with self._lock:
             return list(self._held)
 
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: FaultProxy
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name for it
-        """Say nothing."""
+        """Print nothing."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

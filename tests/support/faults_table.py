@@ -14,8 +14,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Goal:
-    """``least``: how many runs, or how much of ``unit``, are promised for one run of ``make test-faults``; of a goal
-    that is ``at_most`` it is the most that may be measured, and the largest measure counts."""
+    """A goal of RELIABILITY.md. ``least``: the number of runs, or the amount in ``unit``, that one run of
+    ``make test-faults`` promises. For a goal with ``at_most`` it is the largest allowed measure, and the largest
+    measure counts."""
 
     name: str
     says: str
@@ -41,7 +42,7 @@ GOALS = (
 
 @dataclass(frozen=True)
 class Row:
-    """``reached`` None: not measured. ``figures``: (what, how much, unit, violations)."""
+    """A row of the table. ``reached`` None: not measured. ``figures``: (name, amount, unit, violations)."""
 
     goal: Goal
     measured: float
@@ -51,7 +52,8 @@ class Row:
 
 
 def rows(lines: Iterable[str]) -> list[Row]:
-    """One for each goal. Figures of one name are added up; only those in the goal's unit count towards it."""
+    """Return one row for each goal. Figures of one name are added up; only those in the goal's unit count towards
+    it."""
     figures: dict[str, dict[tuple[str, str], list[float]]] = {}
     for line in map(json.loads, filter(str.strip, lines)):
         figure = figures.setdefault(line["goal"], {}).setdefault((line["what"], line["unit"]), [0, 0])

@@ -13,8 +13,9 @@ ENVIRONMENT = "STATELIB_FIGURES"
 
 
 def record(goal: str, what: str, tried: float, violations: int = 0, unit: str = "runs") -> None:
-    """``goal``: G1 to G11. ``what`` names the figure; figures of one name are added up. ``tried``: how many were
-    tried (or what was measured, in ``unit``); ``violations``: how many of them broke the promise."""
+    """Record a figure of a test. ``goal``: G1 to G11. ``what`` names the figure; figures of one name are added up.
+    ``tried``: the number of runs (or the measure in ``unit``); ``violations``: the number of runs that broke the
+    promise."""
     if file := os.environ.get(ENVIRONMENT):
         line = {"goal": goal, "what": what, "tried": tried, "violations": violations, "unit": unit}
         with Path(file).open("a", encoding="utf-8") as out:

@@ -34,7 +34,7 @@ MARKUP = (
     "'; DROP TABLE checkpoint; --",
     "../../etc/passwd",
 )
-"""Each alone. ``window.hacked`` is what a script would set that ran."""
+"""Texts of markup, each used alone. A script that runs would set ``window.hacked``."""
 TERMINAL = (
     "\x1b[2J\x1b[H",
     "\x1b]0;title\x07",
@@ -48,12 +48,12 @@ TERMINAL = (
     "\U000e0041\U000e007f",
     "[bold red]markup[/] [link=https://example.org]here[/link]",
 )
-"""What a terminal, or the one who looks at it, would take for something else."""
+"""Texts that a terminal, or its user, would misunderstand."""
 ANY = MARKUP + TERMINAL
 
 
 def hostile_text() -> st.SearchStrategy[str]:
-    """Pieces of the above, split and joined with arbitrary text."""
+    """Draw pieces of these texts, split and joined with arbitrary text."""
     pieces = st.sampled_from(ANY).flatmap(
         lambda text: st.tuples(st.integers(0, len(text)), st.integers(0, len(text))).map(
             lambda ends: text[min(ends) : max(ends)]

@@ -19,29 +19,30 @@ START_TIMEOUT_S = 60
 
 
 class NoServer(Exception):
-    """Says why there is no server."""
+    """The reason why there is no server."""
 
 
 @dataclass(frozen=True)
 class Listen:
-    """Besides the socket: a port of 127.0.0.1 that requires ``password``, and databases that exist already."""
+    """Settings of a server that does not listen on the socket alone: a port of 127.0.0.1 that requires ``password``,
+    and databases to create."""
 
     port: int
     password: str
     databases: tuple[str, ...] = ()
 
     def url(self, database: str) -> str:
-        """For SQLAlchemy, with the password in it."""
+        """Return the URL for SQLAlchemy, with the password in it."""
         return f"postgresql+psycopg://{DATABASE_USER}:{quote(self.password, safe='')}@127.0.0.1:{self.port}/{database}"
 
 
 @contextmanager
 def postgresql_server(listen: Listen | None = None) -> Iterator[str]:
-    """The directory with the socket of a new, empty cluster, which is gone afterwards; else NoServer."""
+    """Yield the directory with the socket of a new, empty cluster, which is removed afterwards. Raises NoServer."""
     if importlib.util.find_spec("psycopg") is None:
         raise NoServer("no PostgreSQL driver: psycopg is not installed")
     user = _system_user()
-    # Short, because a socket's path has some 100 characters at most, and not below pytest's own
+    # The path is short, because a socket's path has some 100 characters at most, and not below pytest's own
     # directory, which only its owner may enter.
     directory = tempfile.mkdtemp(prefix="pg-", dir="/tmp")
     if user:
@@ -97,7 +98,8 @@ def _start(binaries: Path, directory: str, user: pwd.struct_passwd | None, liste
 
 
 def _run(binaries: Path, command: Sequence[str], directory: str, user: pwd.struct_passwd | None) -> None:
-    """Into a file, not a pipe: the server would keep a pipe open, and its reader waiting."""
+    """Run a command with its output in a file, not a pipe: the server would keep a pipe open, and its reader
+    waiting."""
     with Path(directory, "output").open("wb") as output:
         subprocess.run(
             [str(binaries / command[0]), *command[1:]],
@@ -114,7 +116,7 @@ def _run(binaries: Path, command: Sequence[str], directory: str, user: pwd.struc
 
 
 def _system_user() -> pwd.struct_passwd | None:
-    """None: as whoever runs the tests."""
+    """Return the system user that runs the server; None is the user that runs the tests."""
     if os.geteuid() != 0:
         return None
     users = {entry.pw_name: entry for entry in pwd.getpwall()}
@@ -125,8 +127,8 @@ def _system_user() -> pwd.struct_passwd | None:
 
 
 def _binaries() -> list[Path]:
-    """Directories with initdb, best first. pgserver is looked up, not imported: its own way to
-    start a server as root adds a user and opens directories up to the file system's root."""
+    """Return the directories with initdb, the best first. pgserver is looked up, not imported: its own way to start
+    a server as root adds a user and opens directories up to the file system's root."""
     directories = []
     package = importlib.util.find_spec("pgserver")
     if package and package.origin:

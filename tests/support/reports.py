@@ -1,4 +1,4 @@
-"""Reports of the gate that contain the caller's words wherever events, users and storage put text."""
+"""Reports of the gate that contain the caller's words in every place where events, users and storage can put text."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,12 +28,13 @@ DAY = DataInterval(0, 86_400_000)
 
 
 def report_over(words: Sequence[str], docs_directory: str) -> QualityReport:
-    """The gate's report of a checkpoint that fails wherever it can, every word of ``words`` in every place."""
+    """Return the gate's report of a checkpoint that fails every check, with every word of ``words`` in every place."""
     return run_gate(facts_of(words), f"{docs_directory}/report")
 
 
 def facts_of(words: Sequence[str]) -> CheckpointFacts:
-    """Names of states, files, keys, values, columns, parameters and error texts are these words."""
+    """Return the facts of a checkpoint in which names of states, files, keys, values, columns, parameters and error
+    texts are these words."""
     states = tuple(StateDescriptor(_state(word), StateKind.VALUE, LONG) for word in words)
     recorded, read_back = (tuple(_statistics(entries) for _ in states) for entries in (1, 2))
     name, number, epoch, position = PipelineName("flights"), CheckpointId(3), Epoch(5), SourcePosition(DAY, 1)
@@ -61,12 +62,12 @@ def facts_of(words: Sequence[str]) -> CheckpointFacts:
 
 
 def _state(word: str) -> str:
-    """A name that is never the name of its page as it stands."""
+    """Return the name of a state that differs from the name of its page."""
     return f"state {word}"
 
 
 def _sample(words: Sequence[str]) -> StateSample:
-    """A column called after each word, whose values are all of them."""
+    """Return a sample with a column named after each word, whose values are all words."""
     columns = {"key": pa.array([f"key {word}" for word in words])}
     columns |= {f"column {word}": pa.array([f"value {w}" for w in words]) for word in words}
     return StateSample("", pa.table(columns), ("key",), len(words), note=f"of {words[0]}")
@@ -94,7 +95,7 @@ def _expectation(state: str, name: str, text: str, parameters: dict[str, object]
 
 
 def _quoted(word: str) -> str:
-    """The word as a set of characters: a regular expression that no odd word makes invalid."""
+    """Return the word as a set of characters: a regular expression that is valid for every word."""
     return "[" + "".join(f"\\{c}" if not c.isalnum() and c.isascii() else c for c in word or "x") + "]"
 
 

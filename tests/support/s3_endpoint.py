@@ -19,10 +19,10 @@ from tests.support.announced_port import announced_port
 from tests.support.fault_proxy import FAULTS_PATH, Fault, FaultProxy
 
 CANARY = "canary-secret-8cfd1b7e"
-"""The secret key of the tests: must not turn up anywhere."""
+"""The secret key of the tests, which must not appear anywhere."""
 
 SIGNED = {"Authorization": "AWS test:unchecked"}
-"""Enough for an endpoint that checks no signature."""
+"""A signature that is enough for an endpoint that checks none."""
 
 _RUNNING = re.compile(r"Running on http://127\.0\.0\.1:(\d+)")
 _STOP_TIMEOUT_S = 10
@@ -47,22 +47,22 @@ class S3Endpoint:
         }
 
     def break_next(self, *faults: Fault) -> None:
-        """Replaces what was to be broken so far."""
+        """Break the next requests by these faults, which replace all earlier ones."""
         _request(f"{self.url}{FAULTS_PATH}", "PUT", json.dumps([fault.to_json() for fault in faults]).encode())
 
     def held(self) -> list[str]:
-        """Paths of the requests that a fault ``hold`` keeps waiting."""
+        """Return the paths of the requests that a fault ``hold`` keeps waiting."""
         return [str(path) for path in json.loads(_request(f"{self.url}{FAULTS_PATH}", "GET"))]
 
     def make_bucket(self, name: str) -> None:
         _request(f"{self.direct_url}/{name}", "PUT")
 
     def put_object(self, bucket: str, key: str, data: bytes) -> None:
-        """Store an object behind everybody's back."""
+        """Store an object without the code under test."""
         _request(f"{self.direct_url}/{bucket}/{key}", "PUT", data, SIGNED)
 
     def unfinished_uploads(self, bucket: str) -> list[tuple[str, str]]:
-        """(key, upload id) of each multipart upload that was neither completed nor aborted."""
+        """Return (key, upload id) of each multipart upload that was neither completed nor aborted."""
         answer = _request(f"{self.direct_url}/{bucket}?uploads", "GET").decode()
         keys, ids = (re.findall(f"<{tag}>([^<]+)</{tag}>", answer) for tag in ("Key", "UploadId"))
         return list(zip(keys, ids, strict=True))
@@ -79,7 +79,8 @@ def _request(url: str, method: str, data: bytes | None = None, headers: Mapping[
 
 @contextmanager
 def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
-    """A new, empty endpoint, gone afterwards. ``interpreter``: a Python that has ``moto[server]``."""
+    """Yield a new, empty endpoint, which is removed afterwards. ``interpreter``: a Python that has
+    ``moto[server]``."""
     command = [sys.executable, "-m", "tests.support.s3_endpoint", str(interpreter)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -97,7 +98,7 @@ def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run both until standard input ends."""
+    """Run endpoint and proxy until standard input ends."""
     command = [arguments[0], "-I", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr

@@ -1,4 +1,5 @@
-"""A savepoint of many long keys with long values, written as any other: for measurements and for tests of reading."""
+"""A savepoint of many long keys with long values, written like any other, for measurements and for tests of
+reading."""
 
 from pathlib import Path
 
@@ -27,17 +28,18 @@ UID = "longs"
 COUNTS = StateDescriptor("counts", StateKind.VALUE, LONG)
 SCHEMA = KeyedStateSchema(LONG, 128, (COUNTS,))
 STRIDE = 100_003
-"""Keys are its multiples, 0 first, so that they spread over the key groups and over the bytes of a long."""
+"""The keys are its multiples, 0 first, so that they are distributed over the key groups and over the bytes of a
+long."""
 
 
 def long_columns(entries: int) -> pa.Table:
-    """``key`` and ``value``, always the same for the same number."""
+    """Return the columns ``key`` and ``value``, always the same for the same number."""
     keys = np.arange(entries, dtype=np.int64) * STRIDE
     return pa.table({"key": keys, "value": keys % 1_000 + 1})
 
 
 def store_longs(root: Path, entries: int, parallelism: int = 2) -> Path:
-    """Write a canonical savepoint of :func:`long_columns`, one file per subtask, without a manifest; return its
+    """Write a canonical savepoint of :func:`long_columns`, one file per subtask, without a manifest, and return its
     directory."""
     storage = FileSystemCheckpointStorage(str(root), PipelineName(UID), 0)
     reference = storage.initialize_location(CheckpointId(1))

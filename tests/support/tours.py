@@ -60,7 +60,7 @@ class Way:
 
 
 def events(number: int) -> pa.Table:
-    """A day's 200 events of some 90 shops; every day a few shops more."""
+    """Return a day's 200 events of some 90 shops, every day of a few more shops."""
     numbers = range(number * 200, number * 200 + 200)
     return pa.table(
         {
@@ -72,7 +72,7 @@ def events(number: int) -> pa.Table:
 
 
 def expected(days: int) -> States:
-    """All states after so many days."""
+    """Return all states after so many days."""
     amounts: dict[str, list[int]] = {}
     per_item: dict[tuple[str, str], int] = {}
     for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
@@ -110,7 +110,8 @@ class Tours:
         (Path(self.deployment.pipelines_directory) / f"{name}.yaml").write_text(TOURS.format(name=name, **settings))
 
     def run(self, number: int, name: str = "tours") -> CheckpointManifest:
-        """Apply a day: begin, plan, each subtask's snapshot, publish, a check that it is whole and right, register."""
+        """Apply a day: begin, plan, each subtask's snapshot, publish, a check that it is complete and right,
+        register."""
         pipeline = self.deployment.pipeline(name)
         checkpoint_id = begin(self.deployment, pipeline, day(number), "test").checkpoint_id
         publish_here(self.deployment, pipeline, checkpoint_id, events(number))
@@ -122,7 +123,7 @@ class Tours:
         return manifest
 
     def check(self, opened: Checkpoint, days: int) -> None:
-        """The checkpoint is whole, and its state is that of so many days."""
+        """Assert that the checkpoint is complete, and its state is that of so many days."""
         assert verify(opened, scratch=self.deployment.work_directory).problems == ()
         assert self.states(opened) == expected(days)
 
@@ -147,7 +148,7 @@ class Tours:
         parallelism: int | None = None,
         name: str = "tours",
     ) -> None:
-        """By id, or by the path of a directory."""
+        """Restore a checkpoint by its id, or by the path of its directory."""
         pipeline = self.deployment.pipeline(name)
         plan = plan_restore(self.deployment, pipeline, str(checkpoint), parallelism, claim)
         apply_restore(self.deployment, pipeline, plan, "test")

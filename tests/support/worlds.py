@@ -25,11 +25,12 @@ CALM = {
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
 }
-"""Settings of an Airflow that tests wait for, and whose pipelines stay as they are: it costs a third when it idles."""
+"""Settings of an Airflow in tests, whose pipeline files do not change: it uses a third of the processor time when it
+is idle."""
 
 
 def new_deployment(root: Path, data: Path, pipelines: Path = CHECKOUT / "dags" / "pipelines") -> Deployment:
-    """A deployment in ``root``, on SQLite, with the project's own pipelines unless told otherwise."""
+    """Return a deployment in ``root``, on SQLite, by default with the project's own pipelines."""
     for name in ("state", "docs", "scratch"):
         (root / name).mkdir(parents=True, exist_ok=True)
     return Deployment(
@@ -43,7 +44,7 @@ def new_deployment(root: Path, data: Path, pipelines: Path = CHECKOUT / "dags" /
 
 
 def day(number: int) -> DataInterval:
-    """The data interval of a day of January 2013, UTC."""
+    """Return the data interval of a day of January 2013, UTC."""
     start = datetime(2013, 1, 1, tzinfo=UTC) + timedelta(days=number - 1)
     return DataInterval(int(start.timestamp() * 1000), int((start + timedelta(days=1)).timestamp() * 1000))
 
@@ -60,7 +61,7 @@ def checkpoint_of(deployment: Deployment, name: str, number: int, events: pa.Tab
 def publish_here(
     deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId, events: pa.Table | None = None
 ) -> None:
-    """The snapshot job of a pending checkpoint or savepoint, subtask after subtask."""
+    """Run the snapshot job of a pending checkpoint or savepoint, subtask after subtask."""
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     assert plan is not None
     publish_planned(deployment, pipeline, plan, events)
@@ -78,7 +79,7 @@ def publish_planned(
 
 
 def owned(pipeline: Pipeline, plan: SnapshotPlan, events: pa.Table) -> list[npt.NDArray[np.bool_]]:
-    """For each subtask, which events are its own."""
+    """Return for each subtask its own events."""
     groups = key_groups(plan.layout.schema, key_array(pipeline, events))
     return [(groups >= r.start) & (groups <= r.end) for r in plan.layout.ranges]
 

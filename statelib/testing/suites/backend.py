@@ -50,7 +50,7 @@ class KeyedStateBackendSuite:
         assert read.values.to_pylist() == [None, None]
         assert read.values.type == pa.float64()
 
-    def test_values_come_back_in_the_order_asked_for(self, backend: KeyedStateBackend) -> None:
+    def test_values_are_read_in_the_requested_order(self, backend: KeyedStateBackend) -> None:
         put(backend, "totals", ["b", "a", "c"], [{"count": i, "last": str(i)} for i in (2, 1, 3)])
         expected = [{"count": 3, "last": "3"}, None, {"count": 1, "last": "1"}, {"count": 2, "last": "2"}]
         assert got(backend, "totals", ["c", "x", "a", "b"]) == expected
@@ -75,19 +75,19 @@ class KeyedStateBackendSuite:
         assert statistics.total_entries == 0
         assert not statistics.digests.any()
 
-    def test_states_do_not_touch_each_other(self, backend: KeyedStateBackend) -> None:
+    def test_states_do_not_affect_each_other(self, backend: KeyedStateBackend) -> None:
         put(backend, "means", ["a"], [1.0])
         put(backend, "visits", ["a"], [[1, 2]])
         put(backend, "means", ["a"], [None])
         assert got(backend, "visits", ["a"]) == [[1, 2]]
 
-    def test_an_empty_list_is_no_entry(self, backend: KeyedStateBackend) -> None:
+    def test_an_empty_list_is_stored_as_no_entry(self, backend: KeyedStateBackend) -> None:
         put(backend, "visits", ["a", "b"], [[1], []])
         put(backend, "visits", ["a"], [[]])
         assert got(backend, "visits", ["a", "b"]) == [None, None]
         assert entries(backend, "visits") == {}
 
-    def test_map_entries_are_told_apart_by_their_user_key(self, backend: KeyedStateBackend) -> None:
+    def test_map_entries_are_distinguished_by_their_user_key(self, backend: KeyedStateBackend) -> None:
         put(backend, "per_place", ["a", "a", "b"], [1, 2, 3], ["ATL", "JFK", "ATL"])
         assert got(backend, "per_place", ["a", "b", "a", "b"], ["JFK", "ATL", "ATL", "JFK"]) == [2, 3, 1, None]
 
@@ -98,7 +98,7 @@ class KeyedStateBackendSuite:
         assert read.present.to_pylist() == [True, True]
         assert read.values.to_pylist() == [None, 1]
 
-    def test_no_keys_are_no_work(self, backend: KeyedStateBackend) -> None:
+    def test_reading_or_writing_no_keys_changes_nothing(self, backend: KeyedStateBackend) -> None:
         fill(backend, 10)
         before = all_entries(backend)
         for descriptor in backend.schema.states:
@@ -107,7 +107,7 @@ class KeyedStateBackendSuite:
             backend.write(read, descriptor.name, pa.array([], value_arrow_type(descriptor)))
         assert all_entries(backend) == before
 
-    def test_a_read_stays_good_while_other_keys_are_written(self, backend: KeyedStateBackend) -> None:
+    def test_a_read_stays_valid_while_other_keys_are_written(self, backend: KeyedStateBackend) -> None:
         put(backend, "means", ["a", "b", "c"], [1.0, 2.0, 3.0])
         keys = serialized(backend.schema, "means", ["c", "new"])
         read = backend.read("means", keys)
@@ -135,7 +135,7 @@ class KeyedStateBackendSuite:
             backend.write(read, "means", pa.array([1.0, 2.0]))
         assert caught.value.kind == "bad-write"
 
-    def test_an_unknown_state_is_named(self, backend: KeyedStateBackend) -> None:
+    def test_the_error_names_an_unknown_state(self, backend: KeyedStateBackend) -> None:
         with pytest.raises(InvalidRequestError, match=r"nope.*totals") as caught:
             backend.read("nope", from_list([]))
         assert caught.value.kind == "unknown-state"
@@ -147,7 +147,7 @@ class KeyedStateBackendSuite:
         assert rows == sorted(rows)
         assert set(rows) == set(serialized(backend.schema, "means", keys).to_list())
 
-    def test_a_scan_is_frozen_when_it_is_made(self, backend: KeyedStateBackend) -> None:
+    def test_a_scan_shows_the_state_at_the_time_of_its_creation(self, backend: KeyedStateBackend) -> None:
         fill(backend, 50)
         before = all_entries(backend)
         scans = {d.name: backend.scan(d.name) for d in backend.schema.states}
@@ -167,14 +167,14 @@ class KeyedStateBackendSuite:
         scan.close()
         assert list(scan) == []
 
-    def test_a_scan_outlives_the_backend(self, backend: KeyedStateBackend) -> None:
+    def test_a_scan_can_be_read_after_the_backend_was_closed(self, backend: KeyedStateBackend) -> None:
         fill(backend, 50)
         before = entries(backend, "means")
         scan = backend.scan("means")
         backend.close()
         assert {k for batch in scan for k in batch.keys.to_list()} == set(before)
 
-    def test_statistics_describe_what_a_scan_shows(self, backend: KeyedStateBackend) -> None:
+    def test_statistics_describe_the_entries_of_a_scan(self, backend: KeyedStateBackend) -> None:
         _check_statistics(backend)
         fill(backend)
         _check_statistics(backend)
@@ -220,14 +220,14 @@ class KeyedStateBackendSuite:
         assert backend.statistics()[1].entries.tolist() == [1, *[0] * 9, 1]
         backend.close()
 
-    def test_a_key_of_another_key_group_cannot_be_asked_for(self, tmp_path: Path) -> None:
+    def test_a_key_of_another_key_group_cannot_be_read(self, tmp_path: Path) -> None:
         backend = self.make(sample_schema(), KeyGroupRange(10, 20), tmp_path / "backend")
         with pytest.raises(InvalidRequestError) as caught:
             backend.read("means", from_list([b"\x15\x02a\x00"]))
         assert caught.value.kind == "foreign-key-group"
         backend.close()
 
-    def test_wide_key_groups(self, tmp_path: Path) -> None:
+    def test_key_groups_of_two_bytes_are_read_and_written(self, tmp_path: Path) -> None:
         schema = sample_schema(1000)
         key_groups = KeyGroupRange(200, 700)
         keys = owned(schema, [f"k{i}" for i in range(400)], key_groups)
@@ -237,7 +237,7 @@ class KeyedStateBackendSuite:
         _check_statistics(backend)
         backend.close()
 
-    def test_close_frees_the_directory_and_ends_all_use(self, backend: KeyedStateBackend, tmp_path: Path) -> None:
+    def test_closing_removes_the_directory_and_ends_all_use(self, backend: KeyedStateBackend, tmp_path: Path) -> None:
         fill(backend, 20)
         backend.close()
         backend.close()
@@ -246,7 +246,7 @@ class KeyedStateBackendSuite:
             backend.read("means", serialized(backend.schema, "means", ["a"]))
         assert caught.value.kind == "backend-closed"
 
-    def test_no_state_at_all(self, tmp_path: Path) -> None:
+    def test_a_backend_without_states_has_no_statistics(self, tmp_path: Path) -> None:
         schema = KeyedStateSchema(TOTALS.value_type, 128, ())
         backend = self.make(schema, all_key_groups(schema.max_parallelism), tmp_path / "backend")
         assert backend.statistics() == ()

@@ -85,7 +85,7 @@ class LocalRecoverySuite(SnapshotStrategySuite):
         assert reader.origins == {"local"}
 
     @pytest.mark.parametrize("damage", ["flip", "truncate", "extend", "delete", "link", "directory"])
-    def test_a_broken_copy_is_noticed_and_replaced_by_the_remote_file(
+    def test_a_broken_copy_is_detected_and_the_remote_file_is_read_instead(
         self, stage: Stage, tmp_path: Path, damage: str
     ) -> None:
         result, files = self.taken(stage)
@@ -98,7 +98,7 @@ class LocalRecoverySuite(SnapshotStrategySuite):
             restored = self.restore(self.source(stage, result, reader), tmp_path / f"again-{number}")
             assert all_entries(restored) == all_entries(stage.backend)
             restored.close()
-            needed = not path.name.startswith("OPTIONS-")  # RocksDB writes OPTIONS anew whenever it opens the database
+            needed = not path.name.startswith("OPTIONS-")  # RocksDB writes OPTIONS anew whenever it opens the database.
             assert set(remote.read_bytes) == ({victim} if needed else set())
             assert ("remote" in reader.origins, "local" in reader.origins) == (needed, len(files) > 1)
             path.rmdir() if damage == "directory" else path.unlink(missing_ok=True)
@@ -116,7 +116,7 @@ class LocalRecoverySuite(SnapshotStrategySuite):
         assert not [path for path in self.store.path.rglob("*") if path.is_file()]
         assert self.store.find(_FIRST, files_of(result)) == {}
 
-    def test_a_local_disk_that_cannot_be_written_costs_nothing_else(self, stage: Stage, tmp_path: Path) -> None:
+    def test_a_local_disk_that_cannot_be_written_loses_only_the_copies(self, stage: Stage, tmp_path: Path) -> None:
         self.store.path.parent.parent.mkdir()
         self.store.path.parent.write_bytes(b"in the way")
         result, files = self.taken(stage)
@@ -126,7 +126,7 @@ class LocalRecoverySuite(SnapshotStrategySuite):
 
 def _damage(path: Path, damage: str) -> None:
     data = bytearray(path.read_bytes())
-    path.unlink()  # before writing, because a hard link may share the file's bytes
+    path.unlink()  # The file is removed before writing, because a hard link may share its bytes.
     match damage:
         case "flip":
             data[len(data) // 2] ^= 4

@@ -42,7 +42,7 @@ class StorageSuite(TaskOwnedSuite):
     # streams
 
     @pytest.mark.parametrize("size", SIZES)
-    def test_what_was_written_is_read_back(
+    def test_written_bytes_are_read_back(
         self, streams: CheckpointStreamFactory, reference: StorageReference, size: int
     ) -> None:
         data = content(size)
@@ -53,14 +53,14 @@ class StorageSuite(TaskOwnedSuite):
         assert written.size_bytes == written.handle.size_bytes == size
         assert bytes(self.make_reader(reference).read(written.handle)) == data
 
-    def test_the_checksum_is_the_one_of_all_bytes(self, streams: CheckpointStreamFactory) -> None:
+    def test_the_checksum_is_that_of_all_bytes(self, streams: CheckpointStreamFactory) -> None:
         stream = self.open(streams)
         stream.write(b"12345")
         stream.write(memoryview(b"6789"))
         assert stream.close_and_get_handle().crc32c == 0xE3069283
 
     @pytest.mark.parametrize("piece", [1, 37, 4096, 70_000])
-    def test_pieces_make_the_same_stream_as_one_write(
+    def test_several_writes_make_the_same_stream_as_one(
         self, streams: CheckpointStreamFactory, reference: StorageReference, piece: int
     ) -> None:
         data = content(150_001)[-20_000 if piece == 1 else 0 :]
@@ -75,7 +75,7 @@ class StorageSuite(TaskOwnedSuite):
         reader = self.make_reader(reference)
         assert reader.read(one.handle) == reader.read(many.handle)
 
-    def test_nothing_written_gives_a_handle_of_no_bytes(
+    def test_a_stream_without_bytes_has_a_handle_of_size_zero(
         self, streams: CheckpointStreamFactory, reference: StorageReference
     ) -> None:
         written = self.open(streams).close_and_get_handle()
@@ -103,7 +103,7 @@ class StorageSuite(TaskOwnedSuite):
         earlier = worker.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
         later = worker.resolve_checkpoint_storage_location(ID, reference, OTHER_ATTEMPT, 0)
         stream = earlier.create_stream(CheckpointedStateScope.SHARED)
-        stream.write(content(5_000_000))  # too large to be merged
+        stream.write(content(5_000_000))  # The stream is too large to be merged.
         original = stream.close_and_get_handle().handle
         copy = later.duplicate(original, scope)
         if copy is None:
@@ -168,7 +168,7 @@ class StorageSuite(TaskOwnedSuite):
                 stream.close_and_get_handle()
         assert self.stored_names(reference) == set()
 
-    def test_cancelling_from_another_thread_ends_the_writing(
+    def test_cancelling_from_another_thread_ends_writing(
         self, streams: CheckpointStreamFactory, reference: StorageReference
     ) -> None:
         stream = self.open(streams)
@@ -220,7 +220,9 @@ class StorageSuite(TaskOwnedSuite):
     # reading
 
     @pytest.mark.parametrize("size", [10, 5000])
-    def test_ranges_are_exact(self, streams: CheckpointStreamFactory, reference: StorageReference, size: int) -> None:
+    def test_exactly_the_requested_range_is_read(
+        self, streams: CheckpointStreamFactory, reference: StorageReference, size: int
+    ) -> None:
         stream = self.open(streams)
         stream.write(content(size))
         handle, reader = stream.close_and_get_handle().handle, self.make_reader(reference)
@@ -250,18 +252,18 @@ class StorageSuite(TaskOwnedSuite):
 
     # metadata and locations
 
-    def test_the_first_metadata_stays(self, storage: Storage, reference: StorageReference) -> None:
+    def test_the_first_published_metadata_are_kept(self, storage: Storage, reference: StorageReference) -> None:
         assert storage.publish_metadata(reference, b"first") == b"first"
         assert storage.publish_metadata(reference, b"second, longer") == b"first"
         assert storage.publish_metadata(reference, b"first") == b"first"
         assert storage.read_metadata(reference) == b"first"
 
-    def test_no_metadata_is_not_found(self, storage: Storage, reference: StorageReference) -> None:
+    def test_missing_metadata_are_an_error(self, storage: Storage, reference: StorageReference) -> None:
         with pytest.raises(NotFoundError) as caught:
             storage.read_metadata(reference)
         assert caught.value.kind == "no-metadata"
 
-    def test_a_location_can_be_made_again_until_something_is_published(
+    def test_a_location_can_be_initialised_again_until_metadata_are_published(
         self, storage: Storage, reference: StorageReference
     ) -> None:
         assert storage.initialize_location(ID) == reference
@@ -271,14 +273,14 @@ class StorageSuite(TaskOwnedSuite):
         assert caught.value.kind == "location-taken"
         assert storage.read_metadata(reference) == b"done"
 
-    def test_locations_are_apart(self, storage: Storage, reference: StorageReference) -> None:
+    def test_different_locations_do_not_share_files(self, storage: Storage, reference: StorageReference) -> None:
         savepoint = storage.initialize_savepoint_location(ID, None)
         references = {reference, storage.initialize_location(CheckpointId(70)), savepoint}
         assert len(references) == 3
         for number, each in enumerate(sorted(references, key=lambda r: r.directory)):
             assert storage.publish_metadata(each, b"%d" % number) == b"%d" % number
 
-    def test_a_reference_travels(self, storage: Storage, reference: StorageReference) -> None:
+    def test_a_reference_can_be_sent_to_a_worker(self, storage: Storage, reference: StorageReference) -> None:
         savepoint = storage.initialize_savepoint_location(ID, None)
         for subtask, each in enumerate((reference, savepoint, DEFAULT_REFERENCE)):
             shipped = pickle.loads(pickle.dumps(decode_reference(encode_reference(each))))  # noqa: S301 - our own bytes
@@ -290,7 +292,7 @@ class StorageSuite(TaskOwnedSuite):
             streams.flush()
             assert self.make_reader(each if each.directory else reference).read(handle) == content(500)
 
-    def test_the_default_reference_is_no_bytes_and_means_what_the_coordinator_made(
+    def test_the_default_reference_is_empty_and_means_the_coordinators_location(
         self, storage: Storage, reference: StorageReference
     ) -> None:
         assert storage.default_location(ID) == reference == self.worker(storage).default_location(ID)
@@ -300,7 +302,9 @@ class StorageSuite(TaskOwnedSuite):
             self.worker(storage).resolve_checkpoint_storage_location(other, DEFAULT_REFERENCE, ATTEMPT, 0)
         assert caught.value.kind == "no-location"
 
-    def test_a_location_that_nobody_made_is_not_found(self, storage: Storage, reference: StorageReference) -> None:
+    def test_a_location_that_was_not_initialised_is_an_error(
+        self, storage: Storage, reference: StorageReference
+    ) -> None:
         missing = StorageReference(reference.directory + "-not")
         with pytest.raises(NotFoundError) as caught:
             self.worker(storage).resolve_checkpoint_storage_location(ID, missing, ATTEMPT, 0)
@@ -308,7 +312,7 @@ class StorageSuite(TaskOwnedSuite):
 
     # segments, and streams of earlier checkpoints
 
-    def test_flushing_may_be_repeated_and_names_the_files_that_hold_segments(
+    def test_flushing_may_be_repeated_and_returns_the_files_with_segments(
         self, streams: CheckpointStreamFactory
     ) -> None:
         assert streams.flush() == {}

@@ -53,7 +53,7 @@ class StorageKindSuite:
 
     @pytest.fixture
     def written(self, kind: StorageKind, root: str, reference: StorageReference) -> WrittenStream:
-        """A file with 5,000 bytes beside the ``_metadata`` of a published checkpoint."""
+        """Return a file with 5,000 bytes beside the ``_metadata`` of a published checkpoint."""
         storage = kind.storage(root, SETTINGS)
         streams = storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
         stream = streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
@@ -65,25 +65,25 @@ class StorageKindSuite:
 
     @pytest.fixture
     def record(self, written: WrittenStream) -> FileRecord:
-        """The record of the written file in a manifest."""
+        """Return the record of the written file in a manifest."""
         return FileRecord(_name(written), 5000, written.crc32c, 0, KeyGroupRange(0, 127), written.xxh3)
 
     # reading
 
-    def test_a_reader_reads_what_was_written(
+    def test_a_reader_returns_the_written_bytes(
         self, kind: StorageKind, reference: StorageReference, written: WrittenStream
     ) -> None:
         checksums = {_name(written): (5000, written.crc32c)}
         assert kind.reader(reference.directory, checksums, None).read(written.handle) == content(5000)
 
     @pytest.mark.usefixtures("written")
-    def test_what_was_published_is_read(self, kind: StorageKind, reference: StorageReference) -> None:
+    def test_published_metadata_are_read(self, kind: StorageKind, reference: StorageReference) -> None:
         assert kind.read_published(reference.directory) == b"published"
         with pytest.raises(NotFoundError) as caught:
             kind.read_published(f"{reference.directory}1")
         assert caught.value.kind == "no-metadata"
 
-    def test_verification_finds_what_is_missing_or_different(
+    def test_verification_detects_missing_and_different_files(
         self, kind: StorageKind, reference: StorageReference, record: FileRecord
     ) -> None:
         records = [record, replace(record, size_bytes=1), replace(record, crc32c=1), replace(record, path="missing")]
@@ -118,7 +118,7 @@ class StorageKindSuite:
 
     # places
 
-    def test_equal_places_have_equal_text(self, kind: StorageKind, root: str) -> None:
+    def test_equal_places_have_equal_uris(self, kind: StorageKind, root: str) -> None:
         assert kind.normalised(f"{root}/a//b/./c/") == kind.normalised(f"{root}/a/b/c") == f"{root}/a/b/c"
 
     def test_a_shown_place_is_one_that_users_can_type(self, kind: StorageKind, root: str) -> None:
@@ -138,7 +138,7 @@ class StorageKindSuite:
 
     # removing
 
-    def test_the_remover_lists_files_and_not_what_stands_for_directories(
+    def test_the_remover_lists_files_without_objects_for_directories(
         self, remover: CheckpointRemover, root: str, reference: StorageReference, written: WrittenStream
     ) -> None:
         assert {file.path for file in remover.list_files(reference.directory)} == {METADATA_NAME, _name(written)}
@@ -152,7 +152,7 @@ class StorageKindSuite:
         assert remover.list_directories(f"{root}/absent") == frozenset()
 
     @pytest.mark.usefixtures("written")
-    def test_the_clock_is_the_one_of_files_and_leaves_nothing(
+    def test_the_time_is_that_of_the_files_and_no_file_is_left(
         self, remover: CheckpointRemover, reference: StorageReference
     ) -> None:
         before = remover.list_files(reference.directory)
@@ -170,7 +170,7 @@ class StorageKindSuite:
         assert [remover.remove_directory(reference.directory, [root]) for _ in range(2)] == [True, False]
         assert remover.list_directories(f"{root}/flights") == frozenset()
 
-    def test_nothing_outside_of_the_roots_is_removed(
+    def test_files_outside_of_the_roots_are_never_removed(
         self, remover: CheckpointRemover, root: str, reference: StorageReference, written: WrittenStream
     ) -> None:
         data = f"{reference.directory}/{_name(written)}"

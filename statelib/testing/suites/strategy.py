@@ -157,7 +157,7 @@ class SnapshotStrategySuite:
         fill(stage.backend)
         return stage
 
-    def test_a_snapshot_holds_every_entry(self, stage: Stage, tmp_path: Path) -> None:
+    def test_a_snapshot_contains_every_entry(self, stage: Stage, tmp_path: Path) -> None:
         result = stage.take()
         assert type(result.keyed) is self.handle_type
         assert result.keyed.key_group_range == _RANGE
@@ -174,7 +174,7 @@ class SnapshotStrategySuite:
         take_snapshot(stage.strategy, _FIRST, streams, stage.registry)
         assert set(streams.scopes) == self.scopes
 
-    def test_notifications_of_any_checkpoint_are_heard_and_change_no_snapshot(
+    def test_notifications_of_any_checkpoint_are_accepted_and_change_no_snapshot(
         self, stage: Stage, tmp_path: Path
     ) -> None:
         """The checkpoint may be one that another process took, and a notification may be repeated (R18)."""
@@ -200,7 +200,7 @@ class SnapshotStrategySuite:
         result = stage.take()
         assert stage.read(result, tmp_path / "scratch") == {d.name: {} for d in stage.backend.schema.states}
 
-    def test_later_writes_do_not_show(self, stage: Stage, tmp_path: Path) -> None:
+    def test_later_writes_are_not_in_the_snapshot(self, stage: Stage, tmp_path: Path) -> None:
         before = all_entries(stage.backend)
         resources = stage.strategy.prepare(_FIRST)
         fill(stage.backend, 100)
@@ -227,7 +227,7 @@ class SnapshotStrategySuite:
         fill(stage.backend, 400)
         assert stage.read(stage.take(), tmp_path / "scratch") == all_entries(stage.backend)
 
-    def test_a_failure_anywhere_discards_everything(self, stage: Stage) -> None:
+    def test_a_failure_at_any_operation_discards_everything(self, stage: Stage) -> None:
         operations, before = stage.rehearse()
         assert operations.count("create") == operations.count("finish") > 0
         for failing in range(len(operations)):

@@ -64,7 +64,7 @@ class TaskOwnedSuite(StorageCase):
         stream.close()
         assert self.stored_names(reference) == before
 
-    def test_what_can_be_duplicated_is_and_lives_by_itself(self, storage: Storage, reference: StorageReference) -> None:
+    def test_a_duplicate_is_independent_of_its_original(self, storage: Storage, reference: StorageReference) -> None:
         tools = self.worker(storage).create_task_owned_checkpoint_state_toolset(OTHER_ATTEMPT, 0)
         stream = self.worker(storage).create_task_owned_state_stream(ATTEMPT, 0)
         stream.write(content(300_000))
@@ -81,7 +81,7 @@ class TaskOwnedSuite(StorageCase):
         assert bytes(self.make_reader(reference).read(two)) == content(300_000)
         assert tools.duplicate([]) == ()
 
-    def test_a_duplication_that_fails_leaves_nothing(self, storage: Storage, reference: StorageReference) -> None:
+    def test_a_failed_duplication_leaves_nothing(self, storage: Storage, reference: StorageReference) -> None:
         tools = self.worker(storage).create_task_owned_checkpoint_state_toolset(OTHER_ATTEMPT, 0)
         stream = self.worker(storage).create_task_owned_state_stream(ATTEMPT, 0)
         stream.write(content(5000))

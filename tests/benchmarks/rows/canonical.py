@@ -29,7 +29,7 @@ from tests.benchmarks.measure import Contender, Ratio, take_turns
 
 ENTRIES = 5_000_000
 SAMPLE = 20
-"""The reference codec gets one entry in so many."""
+"""The reference codec is checked with one of so many entries."""
 WARMUPS = 1
 ROWS = ("canonical-write", "canonical-read")
 STATE = StateDescriptor("counts", StateKind.VALUE, LONG)
@@ -96,7 +96,7 @@ class Columns:
 
 
 def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
-    """Return two ratios for each row of :data:`ROWS` that is wanted."""
+    """Return two ratios for each wanted row of :data:`ROWS`."""
     columns = Columns(root, max(int(ENTRIES * scale), 10_000))
     writes = (columns.write_canonical, columns.write_parquet, columns.write_entries, columns.write_reference)
     reads = (columns.read_canonical, columns.read_parquet, columns.read_entries, columns.read_reference)
@@ -133,7 +133,7 @@ def _ratios(row: str, what: str, turns: Sequence[Callable[[int], None]], runs: i
 
 
 def _serialized(table: pa.Table) -> StateRows:
-    """The entries as bytes, in key order."""
+    """Return the entries as bytes, in key order."""
     keys = table["key"].combine_chunks()
     encoded = encode_keys(SCHEMA, STATE, keys, key_groups(SCHEMA, keys))
     order = byte_order(encoded)

@@ -30,7 +30,7 @@ ROWS = ("flink-scan",)
 
 
 def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
-    """Ratios in processor seconds and in seconds; where there is no Flink, one row that says why."""
+    """Return the ratios in processor seconds and in seconds; if there is no Flink, one row with the reason."""
     entries = max(int(ENTRIES * scale), 10_000)
     try:
         real = flink(VERSION)
@@ -62,7 +62,8 @@ def _written_by_flink(cluster: WarmCluster, savepoint: Path, target: Path) -> Pa
 
 
 class Scan:
-    """The two ways through one savepoint. ``walls``: seconds of each turn of either; ``wrong``: who counted wrongly."""
+    """The two ways through one savepoint. ``walls``: seconds of each turn of either; ``wrong``: the contenders that
+    counted wrongly."""
 
     def __init__(self, cluster: WarmCluster, frame: DataFrame, savepoint: Path, entries: int) -> None:
         self._cluster, self._frame, self._savepoint, self.entries = cluster, frame, savepoint, entries
@@ -90,7 +91,7 @@ class Scan:
 
 
 def _measured(scan: Scan, what: str, runs: int) -> list[Ratio]:
-    """In either unit, of the same turns."""
+    """Return the ratios of the same turns in both units."""
     cpu = take_turns(scan.contenders(), runs, WARMUPS)
     wall = {name: tuple(times[-runs:]) for name, times in scan.walls.items()}
     rates = {name: scan.entries / median(times) / 1e6 for name, times in wall.items()}

@@ -45,7 +45,8 @@ def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]
 
 
 class Sides:
-    """Each turn returns its seconds; raises RuntimeError where another number of entries comes out."""
+    """Both sides of the comparison. Each turn returns its seconds, and raises RuntimeError if the number of entries
+    is wrong."""
 
     def __init__(self, real: Flink, cluster: WarmCluster, root: Path, entries: int) -> None:
         self._real, self._cluster, self._root, self.entries = real, cluster, root, entries
@@ -78,7 +79,7 @@ class Sides:
         )  # fmt: skip
 
     def incremental(self) -> Path:
-        """A checkpoint of two subtasks by Flink's RocksDB, files shared."""
+        """Return a checkpoint of two subtasks by Flink's RocksDB, with shared files."""
         if self._incremental is None:
             case = Case(self.ours, (OPERATOR,), "rocksdb", 2)
             order = Order(
@@ -113,7 +114,8 @@ class Sides:
         return seconds
 
     def _rescale(self, path: Path, number: int) -> float:
-        """Three subtasks at once, as many as Flink has, each in a warm process of its own, as Spark has them."""
+        """Rescale with three subtasks at once, as many as Flink has, each in a warm process of its own, as in
+        Spark."""
         if self._subtasks is None:
             self._subtasks = ProcessPoolExecutor(3, get_context("spawn"))
             list(self._subtasks.map(time.sleep, [1.0] * 3))
@@ -137,7 +139,7 @@ class Sides:
 
 
 def _restore_subtask(path: str, subtask: int, directory: str) -> int:
-    """Restore one of three subtasks; returns its number of entries."""
+    """Restore one of three subtasks, and return its number of entries."""
     key_groups = subtask_range(subtask, 3, SCHEMA.max_parallelism)
     sources = open_checkpoint(path, storage_root=str(Path(path).parents[1])).select(UID).sources()
     wanted = [s for s in sources if len(s.handle.key_group_range.intersection(key_groups))]
@@ -148,7 +150,7 @@ def _restore_subtask(path: str, subtask: int, directory: str) -> int:
 
 
 def _measured(row: str, sides: Sides, runs: int) -> Ratio:
-    """A row that fails says so, and leaves the cluster to the others."""
+    """Return a measured row. A row that fails has the error, and the cluster stays usable for the others."""
     try:
         what, ours, against, theirs = sides.turns(row)
         seconds = [(ours(number), theirs(number)) for number in range(1 + runs)][1:]

@@ -17,7 +17,7 @@ KEYS = 2_000_000
 TIMES = 25
 BATCH = 20_000
 LOADED = 5_000_000
-"""Keys that one round of filling the state adds."""
+"""The number of keys that one round of filling the state adds."""
 WARMUPS = 1
 
 

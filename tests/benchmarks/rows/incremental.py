@@ -61,7 +61,7 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
 
 
 def _blobs(random: np.random.Generator, count: int) -> pa.Array:
-    """Values that do not compress."""
+    """Return values that do not compress."""
     data = pa.py_buffer(random.bytes(count * VALUE_BYTES))
     offsets = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * np.int32(VALUE_BYTES))
     return pa.Array.from_buffers(pa.binary(), count, [None, offsets, data])

@@ -1,5 +1,5 @@
-"""Rows limits: what this machine gives at best, to hold the other figures against: one file written and synced, one
-file copied, memory copied. Each beside a checksum over the same bytes, which every snapshot pays."""
+"""Rows limits: the best that this machine can do, for comparison with the other figures: one file written and
+synced, one file copied, memory copied. Each beside a checksum over the same bytes, which every snapshot pays."""
 
 import shutil
 from collections.abc import Callable, Iterable

@@ -77,7 +77,7 @@ def _ratios(root: Path, storage: str | None, where: str, size_bytes: int, runs: 
 
 
 def _fill(deployment: Deployment, pipeline: Pipeline, size_bytes: int) -> None:
-    """Write as many keys as give the size, with texts that do not compress."""
+    """Write as many keys as are needed for the size, with texts that do not compress."""
     subtasks = Subtasks(deployment, pipeline)
     count = size_bytes // TEXT_BYTES // INTERVALS
     random = np.random.default_rng(0)
@@ -92,7 +92,8 @@ def _fill(deployment: Deployment, pipeline: Pipeline, size_bytes: int) -> None:
 
 
 class Savepoints:
-    """``copies`` False: as before files could be copied, each subtask restores and writes all of them."""
+    """Native savepoints of a pipeline. ``copies`` False: each subtask restores and writes all files instead of
+    copying them."""
 
     def __init__(self, deployment: Deployment, pipeline: Pipeline, *, copies: bool) -> None:
         self._deployment, self._pipeline, self._copies = deployment, pipeline, copies
@@ -120,7 +121,7 @@ class Savepoints:
         self._reports = [snapshot_subtask(work, subtask, 100 * number + subtask, nothing) for subtask in subtasks]
 
     def remove(self, _: int) -> None:
-        """The savepoint is complete, and goes with all its files."""
+        """Assert that the savepoint is complete, and remove it with all its files."""
         assert self._plan is not None
         record = self._plan.record
         publish(self._deployment, self._pipeline, self._plan, 0, self._reports)

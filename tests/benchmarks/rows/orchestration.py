@@ -30,7 +30,8 @@ spark.stop()
 
 
 def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
-    """Day after day from January 1st, whose run is that of the 2nd: the same interval is not applied twice."""
+    """Run day after day from January 1st, whose run is that of the 2nd, because the same interval is not applied
+    twice."""
     places = Places(work=root / "work")
     places.make_directories()
     write_days(raw_flights(), places.data / "flights")

@@ -40,7 +40,7 @@ ATTEMPT = AttemptId("0" * 32)
 
 
 def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
-    """The one ratio of this file."""
+    """Return the only ratio of this file."""
     backend = RocksDBKeyedStateBackend(SCHEMA, KeyGroupRange(0, 127), str(root / "working"), "bench")
     _fill(backend, int(BYTES_OF_STATE * scale) // VALUE_BYTES)
     frozen = backend.checkpoint(CheckpointId(10**9))
@@ -67,7 +67,7 @@ class Snapshots:
         self._directory = root / "state" / "bench"
 
     def take(self, number: int) -> None:
-        """All of a snapshot but its ``_metadata``."""
+        """Take a snapshot, all but its ``_metadata``."""
         checkpoint = CheckpointId(number + 1)
         reference = self._storage.initialize_location(checkpoint)
         streams = self._storage.resolve_checkpoint_storage_location(checkpoint, reference, ATTEMPT, 0)
@@ -80,7 +80,7 @@ class Snapshots:
 
 
 def _fill(backend: RocksDBKeyedStateBackend, entries: int) -> None:
-    """Values that do not compress, so that files are as large as what is in them."""
+    """Write values that do not compress, so that files are as large as their content."""
     random = np.random.default_rng(0)
     for start in range(0, entries, CHUNK):
         keys = pa.array(np.arange(start, min(start + CHUNK, entries)))

@@ -54,7 +54,7 @@ UNITS: tuple[Unit, ...] = ("cpu s", "wall s")
 
 
 class Stopwatch:
-    """Seconds that calls through it took: processor time of each thread, or wall time, of all threads."""
+    """A stopwatch for calls: processor time of each thread, or wall time, of all threads."""
 
     def __init__(self, unit: Unit) -> None:
         self._clock = time.perf_counter if unit == "wall s" else time.thread_time
@@ -74,12 +74,12 @@ class Stopwatch:
 
 
 class NoHash:
-    """In the place of :class:`~statelib.wire.checksum.ContentHash`."""
+    """A replacement for :class:`~statelib.wire.checksum.ContentHash` that computes nothing."""
 
     crc32c = xxh3 = 0
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """Looks at nothing."""
+        """Do nothing."""
 
 
 def unverified() -> ExitStack:
@@ -95,7 +95,7 @@ def unverified() -> ExitStack:
 
 
 def watched(watch: Stopwatch) -> ExitStack:
-    """Verification as it is, past a stopwatch."""
+    """Return a context in which verification is timed by a stopwatch."""
 
     class Watched(ContentHash):
         update = watch.timed(ContentHash.update)
@@ -104,7 +104,7 @@ def watched(watch: Stopwatch) -> ExitStack:
 
 
 def _instead(content: type, checksum: Callable[..., int], same_content: Callable[..., Any]) -> ExitStack:
-    """All places that verify in a checkpoint of this pipeline, until the stack is closed."""
+    """Replace all functions that verify in a checkpoint of this pipeline, until the stack is closed."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(streams, "ContentHash", content))
         for module in (reader, proof):
@@ -114,7 +114,7 @@ def _instead(content: type, checksum: Callable[..., int], same_content: Callable
 
 
 class Checkpoints:
-    """A pipeline whose checkpoints follow each other: a first one of :data:`KEYS` keys, then one a turn."""
+    """A pipeline with consecutive checkpoints: a first one of :data:`KEYS` keys, then one per turn."""
 
     def __init__(
         self, root: Path, setting: tuple[str, str], scale: float, verification: Callable[[], ExitStack]

@@ -23,7 +23,7 @@ ROWS = ("P4", "P5")
 WARM = "RocksDB incremental, local_recovery"
 OURS = ("heap changelog", "RocksDB incremental", WARM, "RocksDB changelog")
 ROW_BYTES = 10 + 1 + 8 + 8 + 1 + 1 + 17 + 8
-"""Composite key; mask, count, sum; mask, length and text, time."""
+"""The bytes of a row: composite key; mask, count, sum; mask, length and text, time."""
 
 
 def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:

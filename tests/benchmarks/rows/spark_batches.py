@@ -96,6 +96,6 @@ def _with_peaks(contender: Contender, peaks: list[float], name: str) -> Contende
 
 
 def _peak_mb(command: str) -> float:
-    """The largest process below this one whose command begins so."""
+    """Return the peak memory of the largest process below this one whose command begins with this text."""
     processes = [p for p in tree() if p.pid != os.getpid()]
     return max((peak_bytes(p.pid) for p in processes if p.command.startswith(command)), default=0) / 1e6

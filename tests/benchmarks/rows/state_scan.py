@@ -21,12 +21,12 @@ from tests.support.stored_longs import long_columns, store_longs
 ENTRIES = 5_000_000
 WARMUPS = 2
 FILES = 2
-"""Of either form, one for each core."""
+"""The number of files of either form: one for each core."""
 ROWS = ("P15",)
 
 
 def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
-    """The ratio in processor seconds, and that in seconds, with the entries read in one."""
+    """Return the ratio in processor seconds, and that in seconds, with the entries read in one second."""
     entries = max(int(ENTRIES * scale), 10_000)
     columns = long_columns(entries)
     savepoint, parquet = store_longs(root / "state", entries, FILES), root / "parquet"

@@ -25,7 +25,8 @@ WARMUPS = 1
 
 @dataclass(frozen=True)
 class Workload:
-    """``keys``: for each event; ``texts``: as of :func:`write_batches`; ``by``: what streaming groups by."""
+    """A workload. ``keys``: the keys of the events; ``texts``: the parameter of :func:`write_batches`; ``by``: the
+    columns by which streaming groups."""
 
     what: str
     keys: float = 1.0

@@ -95,7 +95,7 @@ def test_reading_and_loading_do_not_count_as_writes() -> None:
 
 
 Entries = dict[str, set[tuple[int, int]]]
-"""By state: the number of a key, and that of its user key, namespace or moment."""
+"""The entries by state: the number of a key, and that of its user key, namespace or timestamp."""
 NAMES = ("total", "per_item", "in_space", "timed", "_timer_state/event_t")
 SCHEMAS = [NAMES, ("total",), ("timed",), ("per_item",), ("total", "timed"), ("in_space", "_timer_state/event_t")]
 ENTRIES = st.sets(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=8)

@@ -181,7 +181,7 @@ KINDS = {
     "a cron that the clock takes apart": "bad-cron",
     "a time that never comes": "bad-cron",
 }
-"""Where the error has a kind of its own."""
+"""The mistakes whose error has another kind."""
 
 
 @pytest.mark.parametrize("case", CASES)

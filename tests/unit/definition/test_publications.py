@@ -46,7 +46,7 @@ def test_a_table_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
     assert set(loaded(tmp_path, block).publish) == set(yaml.safe_load(block)["publish"])
 
 
-def test_all_blocks_were_found() -> None:
+def test_all_code_blocks_of_the_document_are_tested() -> None:
     assert len(BLOCKS) == 2
 
 
@@ -62,7 +62,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("chosen", COLUMNS)
-def test_the_columns_of_a_table(tmp_path: Path, chosen: str) -> None:
+def test_a_table_has_the_selected_columns(tmp_path: Path, chosen: str) -> None:
     pipeline = loaded(tmp_path, f"publish: {{t: {{target: /t, mode: table, {chosen}}}}}\n")
     columns = published_columns(pipeline, pipeline.publish["t"])
     assert [column.name for column in columns] == COLUMNS[chosen]
@@ -85,7 +85,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_does_not_fit_is_refused(tmp_path: Path, text: str) -> None:
+def test_each_invalid_publication_is_refused(tmp_path: Path, text: str) -> None:
     target = "" if "target" in text else "target: /t, "
     with pytest.raises(InvalidRequestError) as refusal:
         loaded(tmp_path, f"publish: {{t: {{{target}{text}}}}}\n")

@@ -12,7 +12,7 @@ from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor
 from tests.support.worlds import CHECKOUT
 
 EARLIER_NAMES = {"renamed_from"}
-"""What only the pipeline file needs."""
+"""Fields that only the pipeline file needs."""
 
 
 @pytest.mark.parametrize(

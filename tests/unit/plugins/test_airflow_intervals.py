@@ -61,7 +61,7 @@ def schedule_of(cron: str, zone: str) -> Schedule:
 @example("30 2 * * *", "Europe/Berlin", epoch_ms(datetime(2026, 3, 28, tzinfo=UTC)) // 60_000)
 @example("30 2 * * *", "Europe/Berlin", epoch_ms(datetime(2026, 10, 24, tzinfo=UTC)) // 60_000)
 @settings(max_examples=150, deadline=None)
-def test_from_any_start(cron: str, zone: str, minute: int) -> None:
+def test_intervals_equal_those_of_airflow_from_any_start(cron: str, zone: str, minute: int) -> None:
     schedule = schedule_of(cron, zone)
     if clock_change_problem(schedule) is None and schedule.end is not None:
         expected = list(scheduled(cron, zone, minute * 60_000, COUNT))
@@ -77,7 +77,7 @@ def test_from_any_start(cron: str, zone: str, minute: int) -> None:
 @given(crons, st.sampled_from(ZONES))
 @example("0 * 29 3 *", "America/New_York")
 @settings(max_examples=100, deadline=None)
-def test_around_each_change_of_the_clock(cron: str, zone: str) -> None:
+def test_intervals_around_each_change_of_the_clock_equal_those_of_airflow(cron: str, zone: str) -> None:
     """A cron is refused if, and only if, Airflow's own intervals do not follow each other."""
     schedule = schedule_of(cron, zone)
     refused = clock_change_problem(schedule) is not None
@@ -94,7 +94,7 @@ def test_around_each_change_of_the_clock(cron: str, zone: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])
 @pytest.mark.parametrize("cron", ["0 0 * * *", "30 2 * * *", "*/30 * * * *", "0 */2 * * *"])
-def test_a_whole_year(cron: str, zone: str) -> None:
+def test_intervals_of_a_whole_year_equal_those_of_airflow(cron: str, zone: str) -> None:
     schedule = schedule_of(cron, zone)
     assert clock_change_problem(schedule) is None
     count = 340 if cron != "*/30 * * * *" else 1000

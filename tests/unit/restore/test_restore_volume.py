@@ -71,7 +71,7 @@ def test_a_subtask_without_sources_reads_nothing() -> None:
     assert entries_to_read(whole, ()) == 0
 
 
-def test_of_a_snapshot_without_entries_only_the_header_is_read(tmp_path: Path) -> None:
+def test_only_the_header_of_a_snapshot_without_entries_is_read(tmp_path: Path) -> None:
     opened = counting(store_checkpoint(tmp_path, sample_schema(), Way(), lambda _: None))
     (source,) = opened.sources()
     (whole,) = subtask_ranges(1, 128)

@@ -70,12 +70,12 @@ EXAMPLES: dict[str, list[Any]] = {
     "rowdata<f0: BIGINT, f1: VARCHAR(20)>": [{"f0": 1, "f1": None}, {"f0": None, "f1": "more than seven"}],
 }
 WITHOUT_SNAPSHOT = {"stringvalue", "option", "oneof", "opaque", "like"}
-"""Types whose snapshot only Flink writes, and whose examples keep none."""
+"""Types whose snapshot only Flink writes, and whose examples have none."""
 WITHOUT_PLAIN_HASH = {
     "bytes", "void", "javadate", "sqldate", "sqltime", "sqltimestamp", "stringvalue", "timewindow", "globalwindow",
     "array", "list", "set", "map", "objects", "ttl", "enum", "pojo", "opaque", "like", "oneof", "option",
 }  # fmt: skip
-"""Types that are no keys, or whose hash nothing checks."""
+"""Types that are no keys, or whose hash is not checked a second time."""
 TEXT_OF = {support_of(parse_type(text)).of: text for text in EXAMPLES}
 
 

@@ -20,7 +20,7 @@ from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 
 SNAPSHOTS = dict(line.split("\t") for line in Path(__file__).with_name("sql_collections.txt").read_text().splitlines())
-"""What Flink 1.20.5 and 2.3.0 write, byte for byte the same, as the snapshots of the serializers of these types."""
+"""The snapshots of the serializers of these types as Flink 1.20.5 and 2.3.0 write them, with the same bytes."""
 NESTED = {"ARRAY<ARRAY<INT>>", "MAP<INT NOT NULL, ARRAY<VARCHAR(5)>>", "ARRAY<ROW<a: INT, b: VARCHAR(3)>>"}
 ROW = (
     "rowdata<a: ARRAY<VARCHAR(9)>, b: ARRAY<BOOLEAN>, c: ARRAY<SMALLINT>, m: MAP<VARCHAR(9), DECIMAL(30, 2)>, "

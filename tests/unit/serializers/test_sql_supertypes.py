@@ -17,7 +17,8 @@ from statelib.wire.reader import Reader
 
 LINES = [line.split("\t") for line in Path(__file__).with_name("sql_supertypes.txt").read_text().splitlines()]
 FLINK = {version: (bytes.fromhex(snapshot), bytes.fromhex(values)) for version, snapshot, values in LINES}
-"""By version: the snapshot of a RowDataSerializer of a BIGINT and a Dog, which is an Animal, which is a Being; rows."""
+"""The snapshot of a RowDataSerializer of a BIGINT and a Dog, which is an Animal, which is a Being, and its rows, by
+version."""
 DOG = "STRUCTURED<name: VARCHAR(10), legs: INT NOT NULL, breed: VARCHAR(20), age: BIGINT>"
 NULL = {"type": "null"}
 

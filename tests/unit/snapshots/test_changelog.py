@@ -158,7 +158,9 @@ def test_the_log_ends_by_its_size(chain: CheckpointChain) -> None:
 
 
 @pytest.mark.parametrize("way", ["much", "load"])
-def test_what_the_log_forgot_is_written_whole(chain: CheckpointChain, way: str, tmp_path: Path) -> None:
+def test_after_changes_that_the_log_dropped_the_state_is_written_as_a_whole(
+    chain: CheckpointChain, way: str, tmp_path: Path
+) -> None:
     subtask = Subtask(chain, remembered=1000)
     first = subtask.take(1)
     subtask.complete(1)

@@ -53,7 +53,7 @@ class Strategy(CanonicalSnapshotStrategy):
         self.resources: list[Resources] = []
         self.written: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[], None] = lambda: None
-        """Called when the open streams of the snapshot are closed from outside."""
+        """The function that is called when the open streams of the snapshot are closed from outside."""
 
     def prepare(self, checkpoint_id: CheckpointId) -> Resources:
         self.resources.append(Resources(super().prepare(checkpoint_id).scans))

@@ -25,7 +25,7 @@ from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.keyed_samples import fill, sample_schema
 
 PATIENCE_S = 60.0
-"""How long a test waits for what must happen, before it fails."""
+"""The time that a test waits for an event before it fails."""
 
 
 @pytest.fixture

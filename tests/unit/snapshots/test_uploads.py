@@ -14,9 +14,9 @@ from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams, undisturbed
 
 PATIENCE_S = 60.0
-"""How long a test waits for what must happen, before it fails."""
+"""The time that a test waits for an event before it fails."""
 FINISH = 2
-"""The last of a stream's operations: it is created, written and finished."""
+"""The number of the last operation on a stream: it is created, written and finished."""
 
 
 def test_a_file_that_is_still_being_written_when_the_snapshot_fails_is_removed(tmp_path: Path) -> None:

@@ -34,12 +34,12 @@ class Told:
         }
 
     def events(self, job: str) -> list[dict[str, Any]]:
-        """Lineage of one task's runs that names data sets, in order."""
+        """Return the lineage events of one task's runs that name data sets, in order."""
         bodies = (json.loads(body) for _, body in self.lineage.requests)
         return [event for event in bodies if event["job"]["name"] == job and event.get("outputs")]
 
     def log(self, dag: str, task: str) -> list[dict[str, Any]]:
-        """Every line of a task's logs, of all runs and tries."""
+        """Return every line of a task's logs, of all runs and tries."""
         files = sorted((self.places.airflow / "logs").glob(f"dag_id={dag}/run_id=*/task_id={task}/*.log"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines() if line.startswith("{")]
 
@@ -64,7 +64,7 @@ def check_what_was_told(received: Told, records: Sequence[CheckpointRecord]) -> 
     for each in ("published: ", "snapshot taken in"):
         lines = [line for line in spark.splitlines() if each in line]
         assert any(f"[pipeline={first.pipeline} checkpoint_id=1 attempt=" in line for line in lines), each
-    database = received.places.airflow.glob("airflow.db*")  # with XComs and rendered fields
+    database = received.places.airflow.glob("airflow.db*")  # The database contains XComs and rendered fields.
     files = [*database, *(received.places.airflow / "logs").rglob("*.log")]
     assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
 

@@ -17,12 +17,10 @@ from tests.interop.seen_lines import comparable, operator_to_see
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 HISTORY, ALL = range(1, 5), range(1, 9)
-"""Days of January 2013: those that statelib applies before the savepoint, and all."""
+"""Numbers of days of January 2013: those that statelib applies before the savepoint, and all."""
 
 
-def test_a_flink_job_goes_on_counting_from_a_savepoint_and_ends_where_the_batches_end(
-    tmp_path: Path, flink_1: Flink
-) -> None:
+def test_a_flink_job_continues_from_a_savepoint_with_the_same_result_as_batches(tmp_path: Path, flink_1: Flink) -> None:
     flights = raw_flights().filter(pl.col("tailnum").is_not_null())
     deployment = new_deployment(tmp_path, tmp_path)
     pipeline = deployment.pipeline("aircraft_activity")

@@ -34,7 +34,7 @@ def is_whole(deployment: Deployment) -> None:
         assert verify_at(record.directory, own=True).problems == ()
 
 
-def test_twenty_checkpoints_leave_what_the_living_need(deployment: Deployment) -> None:
+def test_after_twenty_checkpoints_only_the_files_of_living_ones_are_left(deployment: Deployment) -> None:
     days(deployment, 1, 20)
     saved = save(deployment, "kept")
     assert len(directories(deployment)) == 21
@@ -61,8 +61,10 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("passed", "fault"), BREAKS)
-def test_a_storm_in_the_middle_and_again(deployment: Deployment, s3: S3Endpoint, passed: int, fault: Fault) -> None:
-    """The first ``passed`` requests of the kind arrive."""
+def test_a_cleanup_interrupted_by_storage_failures_is_completed_later(
+    deployment: Deployment, s3: S3Endpoint, passed: int, fault: Fault
+) -> None:
+    """The first ``passed`` requests of this kind succeed; the others fail."""
     days(deployment, 1, 5)
     retire(deployment)
     s3.break_next(replace(fault, times=1))

@@ -17,7 +17,7 @@ BLOCK = re.compile(
 )
 COLUMNS = "100"
 HOME = "/home/you/tutorial"
-"""What documents call the directory that they are run in."""
+"""The name that documents use for the directory in which they are run."""
 VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d UTC)?(?= *$)", re.MULTILINE), "TIME"),
     (re.compile(r"\d[\d.,]* (B|[KM]iB)\b"), "SIZE"),
@@ -32,7 +32,7 @@ VOLATILE = (
 
 @dataclass(frozen=True)
 class Step:
-    """A file to write, or commands to run and what they print."""
+    """A file to write, or commands to run with their output."""
 
     file: str
     commands: str
@@ -41,8 +41,8 @@ class Step:
 
 
 def steps(document: str) -> list[Step]:
-    """Blocks below ``<!-- file: ... -->`` are files, those of bash are commands, and a text block right behind them is
-    what they print. Other blocks are not run."""
+    """Return the steps of a document. Blocks below ``<!-- file: ... -->`` are files, those of bash are commands, and
+    a text block right behind them is their output. Other blocks are not run."""
     commands: list[Step] = []
     last = ""
     for block in BLOCK.finditer(document):
@@ -58,14 +58,14 @@ def steps(document: str) -> list[Step]:
 
 
 def masked(text: str) -> str:
-    """Without what differs from run to run: times, sizes, names of attempts, and how wide columns are."""
+    """Return the text without what differs from run to run: times, sizes, names of attempts, and widths of columns."""
     for pattern, word in VOLATILE:
         text = pattern.sub(word, text)
     return text.strip()
 
 
 def follow(document: str, shell: "Shell") -> int:
-    """Do what a document says, and hold what is printed to what it says; returns how often there was something."""
+    """Execute a document, compare the output with the document's, and return the number of compared outputs."""
     compared = 0
     for step in steps(document):
         if step.file:
@@ -83,7 +83,8 @@ def follow(document: str, shell: "Shell") -> int:
 
 @dataclass
 class Shell:
-    """Runs lines in a directory: statelib's own in this process, which has Spark already, the others in a shell."""
+    """A shell that runs lines in a directory: those of statelib in this process, which has Spark already, the others
+    in a real shell."""
 
     directory: Path
     environment: dict[str, str]

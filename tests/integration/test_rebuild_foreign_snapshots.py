@@ -53,9 +53,7 @@ FORGED: dict[str, Callable[[CheckpointManifest], CheckpointManifest]] = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_a_savepoint_from_elsewhere_does_not_decide_where_a_pipeline_stands(
-    deployment: Deployment, tmp_path: Path, what: str
-) -> None:
+def test_a_foreign_savepoint_does_not_change_the_head(deployment: Deployment, tmp_path: Path, what: str) -> None:
     saved = deployment.catalog().get(TALLY, CheckpointId(4))
     shutil.rmtree(tmp_path / "scratch")
     copied(saved.directory, str(tmp_path / "theirs" / "one"), FORGED[what])
@@ -70,8 +68,10 @@ def test_a_savepoint_from_elsewhere_does_not_decide_where_a_pipeline_stands(
     assert (record.base, verify_at(record.directory, own=True).problems) == (3, ())
 
 
-def test_a_stranger_in_the_savepoints_directory_hides_no_checkpoint(deployment: Deployment, tmp_path: Path) -> None:
-    """Also where the pipeline's name comes after ``savepoints``, and where the manifest cannot be entered."""
+def test_a_foreign_snapshot_in_the_savepoints_directory_hides_no_checkpoint(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """This also holds if the pipeline's name sorts after ``savepoints``, and if the manifest cannot be entered."""
     saved = deployment.catalog().get(TALLY, CheckpointId(4))
     victim = described(f"{deployment.root_uri()}/tally/chk-1/_metadata")
     third = stranger(checkpoint_id=CheckpointId(3), base=None)
@@ -90,8 +90,9 @@ def test_a_stranger_in_the_savepoints_directory_hides_no_checkpoint(deployment: 
     assert not verify_at(again.catalog().get(TALLY, CheckpointId(3)).directory, own=True).problems
 
 
-def test_a_strangers_attempt_makes_no_file_an_orphan(deployment: Deployment, tmp_path: Path) -> None:
-    """A run is under way that the catalog forgot: its files have the grace period, whatever a savepoint says."""
+def test_the_attempt_of_a_foreign_snapshot_makes_no_file_an_orphan(deployment: Deployment, tmp_path: Path) -> None:
+    """A run is in progress that is not in the rebuilt catalog: its files have the grace period, whatever a savepoint
+    contains."""
     saved = deployment.catalog().get(TALLY, CheckpointId(4))
     begun = begin(deployment, deployment.pipeline("tally"), day(4), "test").checkpoint_id
     publish_here(deployment, deployment.pipeline("tally"), begun, events(4))
@@ -110,7 +111,7 @@ def test_a_strangers_attempt_makes_no_file_an_orphan(deployment: Deployment, tmp
 
 
 @pytest.mark.parametrize("began", [False, True])
-def test_the_newest_checkpoint_moves_the_head_once_it_is_mended(
+def test_the_newest_checkpoint_becomes_the_head_once_it_is_repaired(
     deployment: Deployment, tmp_path: Path, began: bool
 ) -> None:
     newest = Path(local_path(deployment.root_uri()), "tally", "chk-3")
@@ -130,7 +131,7 @@ def test_the_newest_checkpoint_moves_the_head_once_it_is_mended(
     assert begin(again, again.pipeline("tally"), day(3), "test").already_completed is not began
 
 
-def test_a_checkpoint_that_a_listing_did_not_show_moves_the_head(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_checkpoint_that_an_earlier_listing_missed_becomes_the_head(deployment: Deployment, tmp_path: Path) -> None:
     place = Path(local_path(deployment.root_uri()), "tally", "chk-3")
     hidden = place.rename(tmp_path / "hidden")
     again = forgetting(deployment, tmp_path)
