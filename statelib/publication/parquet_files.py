@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -58,7 +58,9 @@ class PartWriter:
 
     def close(self) -> None:
         """Close the file that is not complete, if there is one. It stays where it is."""
-        if self._file is not None:
+        if self._writer is not None and self._file is not None:
+            with suppress(OSError):  # the error that ended the writing is raised already
+                self._writer.close()
             self._file.close()
 
     def _opened(self) -> pq.ParquetWriter:

@@ -9,12 +9,15 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from statelib.backends.changed_entries import DELETED, INSERTED, UPDATED
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.publication.steps import publish_tables, standings
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.diff.states import Diff
+from statelib.savepoints.recorded_changes import recorded_changes
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
 from tests.support.extent import examples
 from tests.support.published import feed_rows, folded, table_rows
@@ -36,6 +39,7 @@ publish:
   now: {target: "{data}/now", mode: table, state: last, retain: 2}
   item_feed: {target: "{data}/item_feed", mode: changes, state: per_item, columns: {item: user_key, times: value}}
 """
+STORED = (CheckpointState.COMPLETED, CheckpointState.PENDING)
 IDENTITY = {"feed": ["user"], "now": ["user"], "item_feed": ["user", "item"]}
 POINTS = [
     "publication: staging made",
@@ -86,6 +90,30 @@ class History:
         )
         checkpoint = checkpoint_of(self.deployment, "carts", self.day, events)
         self.days[checkpoint] = self.day
+        self.check_recorded(checkpoint)
+
+    def check_recorded(self, checkpoint: CheckpointId) -> None:
+        """Compare the changes that the run recorded with the difference between the checkpoint and its base."""
+        catalog = self.deployment.catalog()
+        record = catalog.get(PipelineName("carts"), checkpoint)
+        after = self.deployment.open(record)
+        for state in ("last", "per_item"):
+            recorded = recorded_changes(after, state)
+            if record.base is None:
+                assert recorded is None
+                continue
+            assert recorded is not None
+            rows = {key_of(row): row for table in recorded for row in table.to_pylist()}
+            diff = Diff(self.deployment.open(catalog.get(PipelineName("carts"), record.base)), after).to_arrow(state)
+            kinds = {"added": INSERTED, "changed": UPDATED, "removed": DELETED}
+            for row in diff.to_pylist():
+                written = rows.pop(key_of(row), None)
+                if written is None:
+                    assert row["change"] == "changed"
+                    assert row["before"]["value"] == row["after"]["value"], "only the time of the last access"
+                else:
+                    assert (written["change"], written["value"]) == (kinds[row["change"]], row["after"])
+            assert {row["change"] for row in rows.values()} <= {UPDATED}
 
     def restore(self, choice: int) -> None:
         records = self.deployment.catalog().list(PipelineName("carts"))
@@ -99,6 +127,11 @@ class History:
     def clean(self, _: None) -> None:
         retire(self.deployment)
         collect_garbage(self.deployment)
+        records = [r for r in self.deployment.catalog().list(PipelineName("carts")) if r.state in STORED]
+        manifests = [self.deployment.open(record).manifest for record in records]
+        needed = {file.path.rpartition("/")[2] for manifest in manifests if manifest for file in manifest.files}
+        task_owned = self.root / "state" / "carts" / "taskowned"
+        assert {path.name for path in task_owned.glob("*")} <= needed, "changes go with their checkpoint"
 
     def crash(self, where: tuple[str, int]) -> None:
         try:
@@ -138,6 +171,10 @@ class History:
         for table in IDENTITY:
             assert list((self.root / table / "_staging").iterdir()) == [], "nothing is left over"
         assert len(list((self.root / "now").glob("commit-*/_manifest.json"))) <= 2
+
+
+def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["key"], row.get("user_key")
 
 
 def _average(value: dict[str, Any]) -> float | None:

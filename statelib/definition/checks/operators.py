@@ -38,6 +38,8 @@ def check_side_data(names: Sequence[str], functions: bool) -> Iterator[Problem]:
     for i, name in enumerate(names):
         if not name or name in names[:i]:
             yield Problem((*where, i), f"expected each name once, and none empty: found {name!r}")
+        if name.startswith(OWN_STATE_PREFIX):
+            yield Problem((*where, i), f"expected a name that does not start with {OWN_STATE_PREFIX!r}")
         yield from name_problems(name, (*where, i))
 
 

@@ -31,6 +31,15 @@ def change_rows(differences: pa.Table, state: StateDescriptor, columns: Columns)
     return changes.filter(visible), rows.filter(visible)
 
 
+def recorded_rows(recorded: pa.Table, state: StateDescriptor, columns: Columns) -> tuple[pa.Array, pa.Table]:
+    """Return the kind of each change, and the rows after it; the values of deleted rows are null.
+
+    ``recorded``: a table as of :func:`statelib.savepoints.recorded_changes.recorded_changes`."""
+    kinds = pa.array([INSERT, UPDATE, DELETE]).take(recorded["change"].combine_chunks())
+    values = plain_values(state, recorded["value"].combine_chunks())
+    return kinds, framed(recorded.drop_columns(["value"]).append_column("value", values), columns)
+
+
 def whole_changes(
     keys: Ragged,
     entries: Iterable[StateRows],

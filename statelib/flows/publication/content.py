@@ -13,7 +13,7 @@ from statelib.definition.parts.publish import Publication
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.published_columns import published_columns, published_state
 from statelib.errors import InvalidRequestError
-from statelib.flows.publication.changes import change_rows, whole_changes
+from statelib.flows.publication.changes import change_rows, recorded_rows, whole_changes
 from statelib.flows.publication.published_keys import PublishedKeys
 from statelib.model.key_groups import KeyGroupRange
 from statelib.publication.feed import feed_table
@@ -22,6 +22,7 @@ from statelib.restore.schemas.matching import describe
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.diff.states import WINDOW_BYTES, Diff
 from statelib.savepoints.opened import Checkpoint, to_table
+from statelib.savepoints.recorded_changes import recorded_changes
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.storage.local.scratch import scratch_directory
 
@@ -31,7 +32,8 @@ Identities = Callable[[], Iterator[pa.Table]]
 
 class PublishedContent:
     """A :class:`~statelib.publication.target.Content`. ``opened``: the checkpoint. ``base``: the checkpoint of the
-    table's newest commit, None if it is not available any more or there is no commit. ``identities``: the rows of the
+    table's newest commit, None if it is not available any more or there is no commit. ``follows``: the checkpoint was
+    built on that of the newest commit. ``identities``: the rows of the
     feed, None if there is no commit. ``scratch``: the directory for temporary copies.
 
     Raises InvalidRequestError (``other-state``) if the checkpoint has the state in another form than the pipeline
@@ -44,12 +46,14 @@ class PublishedContent:
         opened: Checkpoint,
         *,
         base: Checkpoint | None,
+        follows: bool,
         identities: Identities | None,
         scratch: str | None,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
         self._opened = opened
         self._base = base
+        self._follows = follows
         self._identities = identities
         self._scratch = scratch
         self._window_bytes = window_bytes
@@ -93,13 +97,24 @@ class PublishedContent:
             for _, rows in self._read([self.key_groups]):
                 table = self._rows(rows)
                 write(feed_table(commit, pa.repeat(pa.scalar(INSERT), len(table)), table))
-        elif not self._write_difference(commit, write):
+        elif not (self._write_recorded(commit, write) or self._write_difference(commit, write)):
             keys = PublishedKeys(self._stored_schema, self._stored, self._columns, self._identities)
             for part in self._passes():
                 published = keys.of(part)
                 entries = (rows for _, rows in self._read([part]))
                 for table in whole_changes(published, entries, self._rows, keys.table):
                     write(feed_table(commit, table["change"], table.drop_columns(["change"])))
+
+    def _write_recorded(self, commit: Commit, write: Write) -> bool:
+        """Write the changes that the run recorded. Return False, and write nothing, if there are none from the newest
+        commit."""
+        changes = recorded_changes(self._opened, self._state) if self._follows else None
+        if changes is None:
+            return False
+        for table in changes:
+            kinds, rows = recorded_rows(table, self._stored, self._columns)
+            write(feed_table(commit, kinds, rows))
+        return True
 
     def _write_difference(self, commit: Commit, write: Write) -> bool:
         """Write the difference from the base. Return False, and write nothing, if there is no base that can be

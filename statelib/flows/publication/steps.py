@@ -114,6 +114,7 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
                     pipeline.publish[name],
                     deployment.open(record),
                     base=base,
+                    follows=newest is not None and record.base == newest.checkpoint_id,
                     identities=target.identities if newest else None,
                     scratch=deployment.scratch(),
                 )

@@ -7,6 +7,7 @@ from functools import cached_property
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.flows.wiring import Deployment
+from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.amounts import amount
 from statelib.model.checkpoint import OperatorState
@@ -71,9 +72,10 @@ class Continuation:
         return tuple(replace(s, allow_non_restored=self.allow_non_restored) for s in self.opened.sources())
 
     def undeclared_side_data(self) -> tuple[str, ...]:
-        """Return the names of stored side data that the pipeline does not declare."""
+        """Return the names of stored side data of user code that the pipeline does not declare."""
         stored = self.opened.manifest.side_data if self.opened.manifest else ()
-        return tuple(sorted({part.name for part in stored} - set(self.side_data)))
+        names = {part.name for part in stored if not part.name.startswith(OWN_STATE_PREFIX)}
+        return tuple(sorted(names - set(self.side_data)))
 
     def keys(self, counted: KeyCounts | None) -> KeyCounts | None:
         """Return the number of keys that are restored: from the manifest, else ``counted``. None if neither is known,

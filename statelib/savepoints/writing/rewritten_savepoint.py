@@ -13,6 +13,7 @@ from statelib.formats.canonical.chunks import Chunk
 from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.formats.keyed.header import KeyedHeader
 from statelib.formats.keyed.header_parts import HeaderParts, encode_header_with, header_parts
+from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import OperatorState, OperatorSubtaskState
 from statelib.model.handles import (
@@ -150,9 +151,10 @@ def _check_master_states(source: Checkpoint) -> None:
 
 
 def _check_side_data(source: Checkpoint) -> None:
-    """Raise InvalidRequestError (``side-data``) if the savepoint contains side data. It has no place in Flink's format,
-    so it would be missing from the copy."""
-    names = dict.fromkeys(part.name for part in source.manifest.side_data) if source.manifest else {}
+    """Raise InvalidRequestError (``side-data``) if the savepoint contains side data of user code. It has no place in
+    Flink's format, so it would be missing from the copy."""
+    stored = source.manifest.side_data if source.manifest else ()
+    names = dict.fromkeys(part.name for part in stored if not part.name.startswith(OWN_STATE_PREFIX))
     if names:
         raise InvalidRequestError(
             f"{source.directory}: it holds the side data {', '.join(map(repr, names))}, which would be lost",

@@ -39,12 +39,14 @@ from statelib.restore.check import count_keys, expected_statistics
 from statelib.restore.operator import restore_operator
 from statelib.restore.plan import RestoreSource
 from statelib.restore.volume import bytes_to_read
+from statelib.savepoints.recorded_changes import changes_name
 from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.strategies.side_data import SideDataSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.uploads.records import file_records
 from statelib.spark.snapshot.local_recovery import local_recovery
+from statelib.spark.snapshot.recording import keep_changes, recorded_states, recording
 from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
 from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.storage.closeables import CloseableRegistry
@@ -124,10 +126,12 @@ def _snapshot_subtask(
         backend = logging_backend(work.pipeline, plan, subtask, restored)
         operator = _restored_operator(work, subtask)
         keyed, null_keys = keyed_events(work.pipeline, events)
-        written = _written_keys(plan, subtask, backend)
+        recorder = recording(work.pipeline, plan, subtask, backend)
+        written = _written_keys(plan, subtask, recorder)
         applied = change(work.pipeline, written, keyed, _progress(plan), operator)
         keys = _keys(work, subtask, written)
         _finish_operator(work, subtask, operator)
+        keep_changes(recorder, operator)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
         with noting_task_error(plan.attempt, subtask, _ASYNC), closing(make(backend, operator)) as strategy:
@@ -221,7 +225,9 @@ def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
 def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
     plan = work.plan
     stored = plan.side_data[subtask]
-    side_data = (SideData(name, [part for part in stored if part.name == name]) for name in work.pipeline.side_data)
+    changes = map(changes_name, recorded_states(work.pipeline, plan, subtask))
+    names = (*work.pipeline.side_data, *changes)
+    side_data = (SideData(name, [part for part in stored if part.name == name]) for name in names)
     operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data)
     call_hook("initialize_state", work.pipeline.hooks.initialize_state, _context(plan, subtask), operator)
     return operator
@@ -321,7 +327,7 @@ def _snapshot(
         storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, reference, attempt, subtask)
     )
     taken = _execute(work, strategy, streams, clock=clock, reported=reported)
-    if not work.pipeline.side_data:
+    if not operator.frozen_side_data():
         return taken, streams.clock.total_ms
     checkpoint = plan.record.kind is SnapshotKind.CHECKPOINT
     owned = TimedStreams(TaskOwnedStreams(storage, attempt, subtask)) if checkpoint else streams
