@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from statelib.backends.changed_entries import ChangedEntries
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
@@ -126,12 +127,10 @@ def _snapshot_subtask(
         backend = logging_backend(work.pipeline, plan, subtask, restored)
         operator = _restored_operator(work, subtask)
         keyed, null_keys = keyed_events(work.pipeline, events)
-        recorder = recording(work.pipeline, plan, subtask, backend)
-        written = _written_keys(plan, subtask, recorder)
+        recorder, written = _watched(work, subtask, backend)
         applied = change(work.pipeline, written, keyed, _progress(plan), operator)
         keys = _keys(work, subtask, written)
-        _finish_operator(work, subtask, operator)
-        keep_changes(recorder, operator)
+        _finish_operator(work, subtask, operator, recorder)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
         with noting_task_error(plan.attempt, subtask, _ASYNC), closing(make(backend, operator)) as strategy:
@@ -233,10 +232,15 @@ def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
     return operator
 
 
-def _finish_operator(work: Work, subtask: int, operator: OperatorStateBackend) -> None:
-    """Call the user's hook on the operator state before its snapshot, and add the source position to it."""
+def _finish_operator(
+    work: Work, subtask: int, operator: OperatorStateBackend, recorder: ChangedEntries | None = None
+) -> None:
+    """Call the user's hook on the operator state before its snapshot, and add the source position and the recorded
+    changes to it."""
     call_hook("snapshot_state", work.pipeline.hooks.snapshot_state, _context(work.plan, subtask), operator)
     _keep_position(work.plan, subtask, operator)
+    if recorder is not None:
+        keep_changes(recorder, operator)
 
 
 def _context(plan: SnapshotPlan, subtask: int) -> SnapshotContext:
@@ -282,10 +286,11 @@ def apply_events(
     return IntervalResult(late)
 
 
-def _written_keys(plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend) -> WrittenKeys:
-    """Return the backend in a wrapper that counts the written keys."""
-    before = plan.layout.keys[subtask]
-    return WrittenKeys(backend, empty=before is not None and not before.total)
+def _watched(work: Work, subtask: int, backend: KeyedStateBackend) -> tuple[ChangedEntries, WrittenKeys]:
+    """Return the backend in a wrapper that records changes for feeds, and that in one that counts the written keys."""
+    before = work.plan.layout.keys[subtask]
+    recorder = recording(work.pipeline, work.plan, subtask, backend)
+    return recorder, WrittenKeys(recorder, empty=before is not None and not before.total)
 
 
 def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
