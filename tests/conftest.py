@@ -28,13 +28,13 @@ AZURITE = INTERPRETER.parents[2] / "azurite" / "node_modules" / "azurite" / "dis
 
 _buckets = count()
 
-# no deadline: what an example takes is the machine's business
+# There is no deadline: the time of an example depends on the machine.
 settings.register_profile("statelib", max_examples=examples(100), deadline=None)
 settings.load_profile("statelib")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests may take long, as their timeouts say, come first: none is left to one worker at the end."""
+    """Sort the files by their timeouts, the longest first, so that none is left to one worker at the end."""
     longest: dict[Path, float] = {}
     for item in items:
         timeout = item.get_closest_marker("timeout")
@@ -60,7 +60,7 @@ def running_s3() -> Iterator[S3Endpoint]:
 
 @pytest.fixture
 def s3(running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> S3Endpoint:
-    """The endpoint, unbroken, and this process set up to use it."""
+    """Return the endpoint without faults, after setting up this process to use it."""
     for name, value in running_s3.environment.items():
         monkeypatch.setenv(name, value)
     running_s3.break_next()
@@ -69,7 +69,7 @@ def s3(running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> S3Endpoint:
 
 @pytest.fixture
 def bucket(s3: S3Endpoint) -> str:
-    """A new bucket."""
+    """Return the name of a new bucket."""
     name = f"bucket-{next(_buckets)}"
     s3.make_bucket(name)
     return name
@@ -85,7 +85,7 @@ def running_azure() -> Iterator[AzureEndpoint]:
 
 @pytest.fixture
 def container(running_azure: AzureEndpoint, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A new container of Azure's, and this process set up to use it."""
+    """Return the URI of a new container of Azure, after setting up this process to use it."""
     for name, value in running_azure.environment.items():
         monkeypatch.setenv(name, value)
     name = f"container-{next(_buckets)}"

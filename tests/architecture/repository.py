@@ -1,4 +1,4 @@
-"""The files of this repository, as the architecture tests see them."""
+"""The files of this repository that the architecture tests check."""
 
 import ast
 import re

@@ -1,5 +1,5 @@
-"""Docstrings begin with what a thing is or does, and names say what they hold. Read by machine, this only holds back
-the worst: whether a sentence can be understood, a reader decides."""
+"""Docstrings begin with what a thing is or does, and names say what they hold. A test can only hold back the worst:
+a reader decides whether a sentence can be understood."""
 
 import ast
 import io

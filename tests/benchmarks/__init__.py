@@ -1,1 +1,1 @@
-"""Ratios behind any claim about speed: two things measured side by side, in one run. Asserts nothing."""
+"""Ratios behind any claim about speed: two things measured side by side, in one run. The benchmarks assert nothing."""

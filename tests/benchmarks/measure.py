@@ -1,9 +1,8 @@
 """The measurement of a ratio: the contenders take turns, each turn is measured, and medians are divided.
 
-A turn's unit is processor seconds of the whole process tree (Python, JVM, Spark's workers, children),
-because wall time on a shared machine measures the neighbours too; a row whose point is waiting for a
-disk uses wall seconds and says so. Turns alternate A B C A B C, so that a slow minute hits everyone.
-"""
+A turn's unit is processor seconds of the whole process tree (Python, JVM, Spark's workers, children), because wall
+time on a shared machine includes the work of others; a row whose point is waiting for a disk uses wall seconds and
+says so. Turns alternate A B C A B C, so that a slow minute hits everyone."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Ratios as an SVG: one bar per row on a logarithmic scale, with a mark at its goal, green if it is reached.
 
-``python -m tests.benchmarks.plots`` draws the table of PERFORMANCE.md into the picture that stands in it."""
+``python -m tests.benchmarks.plots`` draws the table of PERFORMANCE.md into the picture of that page."""
 
 import math
 import re

@@ -1,8 +1,8 @@
-"""A real Chromium; tests that need it are skipped, and say why, where none can be had.
+"""A real Chromium. Tests that need it are skipped with the reason if none is available.
 
 ``new_page(width=360, dark=True)`` opens a page that is watched: at the end of the test its console has no error, and
-it asked nobody but this machine. ``page`` is one of 1440 pixels, light. ``shot`` keeps a screenshot as an artefact.
-"""
+it has sent requests only to this machine. ``page`` is one of 1440 pixels, light. ``shot`` keeps a screenshot as an
+artefact."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,6 @@
-"""The built State page on loopback in a frame like Airflow's, for what has to do with the frame alone.
+"""The built State page on loopback in a frame like Airflow's, for tests of the frame alone.
 
-Nobody is signed in here: every question to the API is refused, as Airflow refuses it, and the page says so.
-"""
+Nobody is signed in here: every request to the API is refused, as Airflow refuses it, and the page shows that."""
 
 import json
 import threading

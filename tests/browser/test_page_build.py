@@ -1,4 +1,5 @@
-"""The committed build of the State page is what its sources give, is whole, and asks nobody on the network."""
+"""The committed build of the State page equals a build of its sources, is complete, and sends no request to other
+hosts."""
 
 import fcntl
 import json

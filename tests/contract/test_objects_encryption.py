@@ -1,4 +1,4 @@
-"""Encryption by the storage with the user's own key: every request that creates an object asks for it."""
+"""Encryption by the storage with the user's own key: every request that creates an object requires it."""
 
 import urllib.request
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""PostgreSQL goes away in the middle of a commit, at each of its messages: killed and started again, or only the
-connection is lost. Whatever the answer was, the next retry tells the truth, and one checkpoint is committed once."""
+"""PostgreSQL fails in the middle of a commit, at each of its messages: it is killed and started again, or only the
+connection is lost. Whatever the answer was, the next retry returns the true result, and a checkpoint is committed
+once."""
 
 import random
 import socket

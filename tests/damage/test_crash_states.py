@@ -1,6 +1,6 @@
-"""A machine may crash after any call that statelib makes: what it has acknowledged is there, what is published is
-whole, and so is all that a published ``_metadata`` names; also while checkpoints are removed, and after a process was
-killed first."""
+"""A machine may crash after any call that statelib makes: acknowledged files exist, published files are complete,
+and so are all files that a published ``_metadata`` names; also while checkpoints are removed, and after a process
+was killed first."""
 
 import shutil
 import subprocess

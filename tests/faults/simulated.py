@@ -1,9 +1,8 @@
 """A world in memory in which real flows run, one step of one process at a time, in an order that a seed decides.
 
-Processes are greenlets. Each transaction of the catalog and each request to the storage is one step; before and after
-it another process may go on, this one may die, stand still for long, or get no answer, applied or not. The catalog is
-the real one on SQLite in memory, the storage the real one of buckets on a dict.
-"""
+Processes are greenlets. Each transaction of the catalog and each request to the storage is one step; before and
+after it another process may continue, this one may die, pause for long, or receive no answer, applied or not. The
+catalog is the real one on SQLite in memory, the storage the real one of buckets on a dict."""
 
 import itertools
 import random

@@ -1,5 +1,5 @@
 """A publisher that is killed at each of its crash points: readers see the table before or after the commit, the
-checkpoint stays registered, and whoever comes next publishes the rest and leaves nothing over."""
+checkpoint stays registered, and the next publisher publishes the rest and leaves no file."""
 
 import shutil
 from pathlib import Path
@@ -32,7 +32,7 @@ Rows = dict[tuple[int], dict[str, int]]
 
 
 def publish(deployment: Deployment, place: Place | None = None) -> None:
-    """Publish, and be killed at ``place``."""
+    """Publish the tables in a process that is killed at ``place``."""
     pipeline = deployment.pipeline("counts")
     if place is None:
         publish_tables(deployment, pipeline)
@@ -60,7 +60,7 @@ def state(deployment: Deployment, number: int) -> Rows:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """A deployment with two checkpoints published, and two more that are not."""
+    """Return a deployment with two published checkpoints, and two more that are not published."""
     root = tmp_path_factory.mktemp("prepared")
     (root / "pipelines").mkdir()
     (root / "pipelines" / "counts.yaml").write_text(PIPELINE)
@@ -84,7 +84,7 @@ def copied(prepared: Deployment, root: Path) -> Deployment:
     return prepared
 
 
-def test_the_next_publisher_does_the_rest(prepared: Deployment, tmp_path: Path) -> None:
+def test_the_next_publisher_publishes_the_rest(prepared: Deployment, tmp_path: Path) -> None:
     deployment = copied(prepared, tmp_path)
     with recorded() as reached:
         publish(deployment)

@@ -1,4 +1,4 @@
-"""The command line over damaged directories: an exit code and one clear line, or a table of what is wrong."""
+"""The command line over damaged directories: an exit code and one clear line, or a table of the problems."""
 
 import json
 import shutil

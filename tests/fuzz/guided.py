@@ -1,10 +1,10 @@
 """Fuzzing that coverage guides: ``python -m tests.fuzz.guided <target>[,<target>...] <seconds> [<directory>]``.
 
 Each target in a process of its own, one after the other; statelib is instrumented once for all. A target and its
-seeds are those of the campaigns. ``directory``: where what was found is kept from run to run; without it nothing is.
-Ends with another status than 0, and a trace, if there is an input that is neither read nor refused with a typed error
-of one line, that takes longer than 10 s, or 256 MiB beyond what the libraries take; its target goes no further.
-"""
+seeds are those of the campaigns. ``directory``: where the findings are stored from run to run; without it nothing
+is. Ends with another status than 0, and a trace, if there is an input that is neither read nor refused with a typed
+error of one line, that takes longer than 10 s, or 256 MiB beyond what the libraries take; its target goes no
+further."""
 
 import os
 import sys

@@ -24,7 +24,7 @@ def aggregate() -> Checkpoint:
     return opened(folder, next(path.name for path in folder.glob("savepoint-*") if "52bb9b" in path.name))
 
 
-def test_its_key_is_a_column_of_empty_rows(aggregate: Checkpoint) -> None:
+def test_the_key_is_a_column_of_empty_rows(aggregate: Checkpoint) -> None:
     table = aggregate.to_arrow("distinctAcc_0")
     assert table["key"].to_pylist() == [{}] * 5
     assert key_groups(aggregate.schema(), table["key"].combine_chunks()).tolist() == table["key_group"].to_pylist()

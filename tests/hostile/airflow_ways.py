@@ -1,8 +1,7 @@
 """Pass hostile names and paths to everything that Airflow offers: ``python -m tests.hostile.airflow_ways <root>``.
 
-Every route of the page "State", in every place of its path; every text of every trigger form, and the flows behind
-them. Prints a JSON object.
-"""
+They are passed to every route of the page "State", in every place of its path, to every text of every trigger form,
+and to the flows behind them. The program prints a JSON object."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """Inputs that are made to do harm: names and paths, headers and lengths, decompression bombs, wrong types, code,
-files that are none. Every one of them has to be refused with a typed error; see :mod:`jail` for how that is
-watched."""
+files that are none. Every one of them has to be refused with a typed error; :mod:`jail` describes how that is
+checked."""
 
 import json
 import os

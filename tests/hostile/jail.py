@@ -1,8 +1,8 @@
 """Pass hostile input to every entrance and watch the process: ``python -m tests.hostile.jail <root> <share>``.
 
-``root`` is empty; ``share``: of so many snapshots one is tried. Prints a JSON object. Memory is bounded, there is no
-network, and an audit hook sees what Python opens, runs, unpickles or connects to.
-"""
+``root`` is empty; ``share``: one of so many snapshots is tried. The program prints a JSON object. Memory is bounded,
+there is no network, and an audit hook records the files that Python opens, the programs that it runs, and what it
+unpickles or connects to."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A user function whose subtasks learn a model, the shops that they have seen, and keep it as side data."""
+"""A user function whose subtasks learn a model, the set of shops with events, and store it as side data."""
 
 import json
 

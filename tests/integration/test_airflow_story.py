@@ -1,4 +1,4 @@
-"""A real Airflow tells the story of a poisoned day, with replay; and a team's own DAG runs beside it."""
+"""A day with wrong data in a real Airflow: restore, repair and replay, while a team's own DAG runs beside it."""
 
 import json
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""The catalog is deleted, cut short, old, locked, read-only or of another version: what storage holds is never lost for
-it, nothing begins from an older state, and the error says what to do."""
+"""The catalog is deleted, cut short, old, locked, read-only or of another version: nothing on storage is lost
+because of that, no run begins from an older state, and the error names what to do."""
 
 import shutil
 import sqlite3

@@ -1,5 +1,5 @@
-"""Odd values in every column of the catalog: each command and the page go on or name what is damaged, no file that a
-completed checkpoint needs is deleted, and ``catalog check`` names the row."""
+"""Odd values in every column of the catalog: each command and the page continue or name the damaged row, no file
+that a completed checkpoint needs is deleted, and ``catalog check`` names the row."""
 
 import json
 import random

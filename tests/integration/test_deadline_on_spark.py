@@ -1,4 +1,5 @@
-"""A deadline in a real Spark: the jobs of the checkpoint end, the checkpoint is aborted, the session goes on."""
+"""A deadline in a real Spark: the jobs of the checkpoint end, the checkpoint is aborted, and the session can be used
+further."""
 
 import time
 from pathlib import Path

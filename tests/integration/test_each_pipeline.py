@@ -1,4 +1,4 @@
-"""Retention, gc and the sweep of many pipelines: the trouble of one stops no other, and is named at the end."""
+"""Retention, gc and the sweep of many pipelines: an error of one stops no other, and is named at the end."""
 
 import json
 import os

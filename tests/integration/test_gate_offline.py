@@ -1,4 +1,4 @@
-"""No library that the gate uses tells anybody anything: no name is looked up, nothing leaves this machine."""
+"""No library that the gate uses sends any data: no name is looked up, and nothing leaves this machine."""
 
 import os
 import subprocess

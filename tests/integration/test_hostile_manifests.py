@@ -1,4 +1,5 @@
-"""Whatever a stranger's manifest says, every checkpoint of every pipeline and every user's savepoint stays whole."""
+"""Every checkpoint of every pipeline and every user's savepoint stays complete, whatever a foreign manifest
+contains."""
 
 import contextlib
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def on_objects(tmp_path_factory: pytest.TempPathFactory, running_s3: S3Endpoint)
 
 @st.composite
 def forged(draw: st.DrawFn, world: World) -> tuple[str, CheckpointManifest]:
-    """A directory, and the content of a foreign manifest in it."""
+    """Return a directory, and the content of a foreign manifest in it."""
     root = world.deployment.root_uri()
     manifest = open_checkpoint(f"{root}/tally/chk-2").manifest
     assert manifest is not None

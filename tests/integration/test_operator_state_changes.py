@@ -1,5 +1,5 @@
-"""The declaration of operator state is changed: every command judges this in the same way, by name, before it
-writes."""
+"""The declaration of operator state is changed: every command treats this in the same way, by the names of states,
+before it writes."""
 
 import sys
 from pathlib import Path

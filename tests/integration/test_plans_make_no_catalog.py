@@ -1,4 +1,4 @@
-"""Commands that only plan, in a deployment whose catalog does not exist: they answer, and leave nothing behind."""
+"""Commands that only plan, in a deployment whose catalog does not exist: they print the plan and leave no file."""
 
 import json
 from pathlib import Path

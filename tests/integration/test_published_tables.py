@@ -142,7 +142,7 @@ def another_table(target: Path) -> None:
     "write",
     [stray_file, stray_in_a_commit, file_removed, file_rewritten, manifest_damaged, commit_removed, another_table],
 )
-def test_a_target_that_something_else_wrote_to(deployment: Deployment, tmp_path: Path, write) -> None:
+def test_a_target_that_another_program_wrote_to_is_refused(deployment: Deployment, tmp_path: Path, write) -> None:
     for number in (1, 2):
         run(deployment, number)
         publish(deployment)
@@ -160,7 +160,7 @@ def test_a_target_that_something_else_wrote_to(deployment: Deployment, tmp_path:
     assert len(folded(feed_rows(tmp_path / "feed"), ["shop"])) == 3
 
 
-def test_two_publishers_at_once_make_one_commit_each_number(deployment: Deployment, tmp_path: Path) -> None:
+def test_two_publishers_at_once_make_one_commit_per_number(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     publish(deployment)
     for number in (2, 3, 4):
@@ -205,7 +205,7 @@ def test_other_columns_than_the_table_has_are_refused(deployment: Deployment) ->
     assert behind(deployment) == {"feed": 0, "now": 0}
 
 
-def test_a_state_that_the_checkpoint_has_in_another_form(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_state_that_the_checkpoint_has_in_another_form_is_refused(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     change_file(
         deployment, SALES.replace("sold: {agg: count}", "sold: {agg: count}, most: {agg: max, of: amount}") + PUBLISH
@@ -245,7 +245,7 @@ publish:
 """
 
 
-def test_windows_are_columns_and_go_when_they_are_cleared(deployment: Deployment, tmp_path: Path) -> None:
+def test_windows_are_columns_and_are_deleted_when_they_are_cleared(deployment: Deployment, tmp_path: Path) -> None:
     change_file(deployment, WINDOWED)
     for number in (1, 2):
         at = pa.array([day(number).start_ms + 23 * 3_600_000] * 6, pa.timestamp("ms", "UTC"))
@@ -260,7 +260,7 @@ def test_windows_are_columns_and_go_when_they_are_cleared(deployment: Deployment
     assert sorted(changes) == ["delete"] * 6 + ["insert"] * 12
 
 
-def test_a_target_that_is_no_file_system(deployment: Deployment) -> None:
+def test_a_target_that_is_no_file_system_is_refused(deployment: Deployment) -> None:
     change_file(deployment, SALES + PUBLISH.replace("{data}/feed", "s3://tables/feed"))
     run(deployment, 1)
     with pytest.raises(UnsupportedError, match="a table of format parquet is published to a file system only"):
@@ -270,7 +270,7 @@ def test_a_target_that_is_no_file_system(deployment: Deployment) -> None:
         publish_tables(deployment, deployment.pipeline("sales"), ("x",))
 
 
-def test_the_target_is_out_of_reach(deployment: Deployment, tmp_path: Path) -> None:
+def test_an_unreachable_target_is_an_error_and_keeps_the_checkpoint(deployment: Deployment, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     moved = dataclasses.replace(deployment, data=str(tmp_path / "file"))
     run(moved, 1)

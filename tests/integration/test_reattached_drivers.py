@@ -1,6 +1,6 @@
-"""A retry and the driver of the try before, with the provider's real operators in deploy mode cluster: which driver a
-try waits for, and what a driver that nobody waits for any more can still do. Submission and status are those of Spark's
-master as the provider sees them: a spark-submit that hands its arguments on, and the master's REST interface."""
+"""A retry and the driver of the try before, with the provider's real operators in deploy mode cluster: which driver
+a try waits for, and the effect of a driver whose try has ended. Submission and status are those of Spark's master
+for the provider: a spark-submit that hands its arguments on, and the master's REST interface."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""A restore plan is unchanged by its way through Airflow, and its text has everything that a person must know."""
+"""A restore plan does not change when it is passed through Airflow, and its text has everything that a person needs
+for a decision."""
 
 import dataclasses
 from pathlib import Path

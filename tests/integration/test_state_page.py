@@ -1,4 +1,4 @@
-"""The page's back end in a real Airflow: who may ask what, what comes back, and how it fails."""
+"""The page's back end in a real Airflow: the rights, the answers and the errors of its routes."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The state of a real streaming query becomes a pipeline's, which then goes on with events of its own."""
+"""The state of a real streaming query becomes that of a pipeline, which then continues with its own events."""
 
 import time
 from dataclasses import replace

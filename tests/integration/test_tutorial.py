@@ -1,4 +1,4 @@
-"""The tutorial and the how-to, step by step: every file, every command, and what it prints."""
+"""The tutorial and the how-to, step by step: every file, every command and its output."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""The wheel: what it and the source distribution hold, the same bytes each time, and a light installation of it."""
+"""The wheel: its content and that of the source distribution, equal bytes of each build, and a light installation of
+it."""
 
 import json
 import os

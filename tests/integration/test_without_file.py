@@ -1,4 +1,4 @@
-"""Pipelines without a file: their stored data is offered by name, and only a person deletes it."""
+"""Pipelines without a file: their stored data are listed by name, and only a person deletes them."""
 
 import json
 from pathlib import Path

@@ -1,9 +1,8 @@
 """The commit protocol as a small state machine: coordinators, tasks, a cleaner, a reader, and what they share.
 
-Each step yields every world that it may lead to. A process may also die between any two steps. Modelled is what the
-invariants of ARCHITECTURE.md speak of: rows, references, files and ``_metadata``; not bytes or key groups.
-``Mechanisms`` names what the protocol relies on, so that each can be taken away.
-"""
+Each step yields every world that it may lead to. A process may also die between any two steps. The model contains
+the subjects of the invariants of ARCHITECTURE.md: rows, references, files and ``_metadata``; not bytes or key
+groups. ``Mechanisms`` names what the protocol relies on, so that each can be taken away."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The vectorised canonical codec equals the slow one, and gives back what went in."""
+"""The vectorised canonical codec equals the slow one, and reads back what it has written."""
 
 import random
 

@@ -1,8 +1,7 @@
 """Distinct keys, counted from run to run, are those of a set, whatever expires, fires, is rescaled or restored.
 
-The set is made of the decoded entries of what was published, which the count never sees: a run counts from what its
-writes changed, the gate from serialized keys.
-"""
+The set is made from the decoded entries of the published snapshots, which the count does not use: a run counts from
+its writes, the gate from serialized keys."""
 
 import dataclasses
 import shutil

@@ -1,7 +1,7 @@
 """Deleted keys against a dict, event by event, in every backend and strategy, with restores, rescaling and expiry.
 
-The dict applies one event after the other in their order. The states never see that order: they get the events of an
-interval at once, in another order."""
+The dict applies one event after the other in their order. The states receive the events of an interval at once, in
+another order."""
 
 import random
 import shutil

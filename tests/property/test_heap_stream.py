@@ -1,4 +1,4 @@
-"""The vectorised heap stream equals the slow one, and gives back what went in."""
+"""The vectorised heap stream equals the slow one, and is read back as it was written."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Merges of windows in a log, against a slow walk: lists, and sums whose function statelib does not know."""
+"""Merges of windows in a log, against a slow walk: lists, and sums whose function is not available to statelib."""
 
 import struct
 from typing import Any

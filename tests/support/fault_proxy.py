@@ -1,7 +1,6 @@
-"""An HTTP proxy that passes every request on to one server, except those that a test wants it to break.
+"""An HTTP proxy that passes every request on to one server, except those that a test selects to be broken.
 
-Runs in a process of its own. ``PUT /__faults`` with a JSON list of :class:`Fault` replaces what it breaks.
-"""
+It runs in a process of its own. ``PUT /__faults`` with a JSON list of :class:`Fault` replaces the faults."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Reading published tables as their documents say, without the code that writes them."""
+"""Reading published tables as the documents describe it, without the code that writes them."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def feed_rows(target: Path) -> pa.Table:
 
 
 def folded(feed: pa.Table, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the rows that a feed leads to, by the columns that identify a row."""
+    """Return the rows that result from a feed, by the columns that identify a row."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     columns = [name for name in feed.column_names if name not in OF_FEED]
     for row in sorted(feed.to_pylist(), key=lambda row: row["commit"]):

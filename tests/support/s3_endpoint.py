@@ -1,8 +1,7 @@
 """An S3 endpoint for tests, with a :class:`~tests.support.fault_proxy.FaultProxy` in front of it.
 
-Both run outside the test's process: ``python -m tests.support.s3_endpoint <interpreter that has moto>`` starts
-them, says their ports, and ends both when its standard input ends, so also when the test was killed.
-"""
+Both run outside the test's process: ``python -m tests.support.s3_endpoint <interpreter that has moto>`` starts them,
+prints their ports, and ends both when its standard input ends, also if the test was killed."""
 
 import json
 import re

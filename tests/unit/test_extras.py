@@ -14,7 +14,7 @@ from statelib.extras import EXTRAS, extras_named, require, require_one_pyspark
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation without PySpark. A real one is tested in tests/integration/test_wheel.py."""
+    """Simulate an installation without PySpark. A real one is tested in tests/integration/test_wheel.py."""
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "pyspark" else find_spec(name))
 
 

@@ -1,4 +1,4 @@
-"""The table of goals says what was measured, and that nothing was."""
+"""The table of goals shows the measured figures, and the goals without any."""
 
 import json
 

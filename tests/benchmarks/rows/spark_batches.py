@@ -1,11 +1,10 @@
 """Rows P1, P2, P3 and P16: a batch of events into keyed state, in one Spark session.
 
-All contenders of the rows asked for take turns on the same batches, in one warm session (start-up is
-not measured). Each keeps its own state from round to round; at the end the values of all keys must be the
-right ones, otherwise the rows say so. P3 divides by the floor that is measured
-in the same rounds. P16 divides the peak memory of the largest Python worker in statelib's turns by that
-of the JVM in streaming's; statelib's part of the JVM is in neither.
-"""
+All contenders of the rows asked for take turns on the same batches, in one warm session (start-up is not measured).
+Each keeps its own state from round to round; at the end the values of all keys must be the right ones, otherwise the
+rows have a note. P3 divides by the floor that is measured in the same rounds. P16 divides the peak memory of the
+largest Python worker in statelib's turns by that of the JVM in streaming's; statelib's part of the JVM is in
+neither."""
 
 import os
 from collections.abc import Iterable

@@ -1,8 +1,7 @@
 """Row P15: a canonical savepoint of 5 M Long -> Long entries as a DataFrame, beside the same rows as Parquet.
 
-Both are summed up whole in one warm session of two cores: every key and every value reaches the JVM. A wrong
-count or sum says so in the row.
-"""
+Both are summed up whole in one warm session of two cores: every key and every value reaches the JVM. A wrong count
+or sum is noted in the row."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

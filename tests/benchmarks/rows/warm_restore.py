@@ -1,7 +1,8 @@
-"""Row P13: restoring the same subtasks from copies that a host kept (``local_recovery``), against the remote storage.
+"""Row P13: restoring the same subtasks from copies that a host kept (``local_recovery``), against the remote
+storage.
 
-The remote storage is the S3 endpoint of the tests, on this machine: a network would make the remote side slower. Wall
-seconds of the restores alone, as the subtasks' own reports tell them."""
+The remote storage is the S3 endpoint of the tests, on this machine: a network would make the remote side slower. The
+unit is wall seconds of the restores alone, from the subtasks' own reports."""
 
 import os
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A disk that takes no more: the error says that it is the machine's, and nothing is left in the working directory."""
+"""A full disk: the error is one of the machine, and nothing is left in the working directory."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Paths on the command line, and the errors for paths that cannot be meant."""
+"""Paths on the command line, and the errors for impossible paths."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The predicates say what is wrong, and say nothing where all is well."""
+"""The predicates return the violations of an invariant, and none if there are none."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a table: one mistake per line)
-"""Every mistake in a pipeline file is one error that says where and what."""
+"""Every mistake in a pipeline file is one error with its place and its reason."""
 
 import pytest
 

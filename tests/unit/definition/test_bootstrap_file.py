@@ -1,4 +1,4 @@
-"""Bootstrap files: what they say, and what is wrong with one, by line and field."""
+"""Bootstrap files: their content, and the mistakes in them by line and field."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Names that no run could use are refused by name; a file that is no pipeline file takes nothing but itself away."""
+"""Names that no run could use are refused by name; a file that is no pipeline file does not prevent loading the
+others."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""``publish:`` in a pipeline file: what the document shows is valid, which columns a table has, and what is refused."""
+"""``publish:`` in a pipeline file: the examples of the document are valid, each table has its columns, and invalid
+publications are refused."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Schedules in a time zone: days of 23 and 25 hours, hours that come twice or not at all, and paths in local time."""
+"""Schedules in a time zone: days of 23 and 25 hours, hours that occur twice or not at all, and paths in local time."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -111,7 +111,7 @@ def test_a_condition_has_the_offset_of_each_bound() -> None:
 
 
 @pytest.mark.parametrize("path", ["{start:%Y-%m-%dT%H}", "{end:%Y/%m/%d/%H}"])
-def test_a_path_of_an_hour_that_comes_twice_needs_its_offset(path: str) -> None:
+def test_a_path_of_an_hour_that_occurs_twice_needs_its_offset(path: str) -> None:
     with pytest.raises(ValidationError, match="the clock of Europe/Berlin is set back: write the offset too") as caught:
         new_pipeline("@hourly", path=path)
     assert "source.path: the intervals [2026-10-25T00:00:00+00:00" in str(caught.value) or path.startswith("{end")
@@ -121,7 +121,7 @@ def test_a_path_of_an_hour_that_comes_twice_needs_its_offset(path: str) -> None:
     new_pipeline("0 */2 * * *", path=path)
 
 
-def test_a_path_that_repeats_for_another_reason_is_not_blamed_on_the_clock() -> None:
+def test_the_error_for_a_path_that_repeats_for_another_reason_does_not_mention_the_clock() -> None:
     with pytest.raises(ValidationError, match="have the same path") as caught:
         new_pipeline("@daily", path="{start:%Y-%m}")
     assert "clock" not in str(caught.value)
@@ -136,7 +136,7 @@ def test_a_local_day_is_not_a_day_of_utc() -> None:
         assert not names_exactly("{start:%Y-%m-%d}", other, zone)
 
 
-def test_a_text_of_a_time_that_comes_twice_names_no_moment() -> None:
+def test_a_text_of_a_time_that_occurs_twice_names_no_instant() -> None:
     twice = DataInterval(BACK - HOUR_MS, BACK + HOUR_MS)
     assert is_ambiguous(moment_of(BACK).astimezone(BERLIN))
     assert not is_ambiguous(moment_of(FORWARD).astimezone(BERLIN))

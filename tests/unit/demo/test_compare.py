@@ -1,4 +1,4 @@
-"""The demonstration's comparison must be able to fail: otherwise its verdict says nothing."""
+"""The comparison of the demonstration must be able to fail, otherwise its verdict has no value."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,5 @@
-"""When the events of an interval are complete: every rule by itself, together, and what is said is missing."""
+"""When the events of an interval are complete: every rule by itself, all together, and the texts about what is
+missing."""
 
 from datetime import UTC, datetime
 from typing import Any

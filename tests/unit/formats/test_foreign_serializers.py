@@ -1,4 +1,5 @@
-"""Headers that name serializers of a user's own: opaque where it is sure what else they say, refused elsewhere."""
+"""Headers that name serializers of a user's own: opaque if the length of their snapshot is certain, otherwise
+refused."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Values that only a user's code can read, in a heap stream: where they end is proved, or not said."""
+"""Values in a heap stream that only a user's code can read: their end is proved, or the value is refused."""
 
 import random
 import struct

@@ -1,4 +1,4 @@
-"""statelib's manifest behind Flink's bytes: round trip, and no damage goes unnoticed."""
+"""statelib's manifest behind Flink's bytes: it is read back, and any damage is detected."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Snappy's framing in pieces: to the byte what it is at once, whatever the pieces."""
+"""Snappy's framing in pieces has the same bytes as in one call, whatever the sizes of the pieces."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The value of an aggregate, as checks of the gate see it in a column of the state's flat table."""
+"""The value of an aggregate that the checks of the gate read in a column of the state's flat table."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""User functions that ask for operator state: the example of the README, and what goes wrong."""
+"""User functions that use operator state: the example of the README, and errors."""
 
 import sys
 from types import ModuleType

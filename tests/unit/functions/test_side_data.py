@@ -1,4 +1,4 @@
-"""Side data as user code sees it, in one subtask."""
+"""Side data for user code, in one subtask."""
 
 from dataclasses import dataclass, field
 

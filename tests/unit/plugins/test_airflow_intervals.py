@@ -67,7 +67,7 @@ def test_intervals_equal_those_of_airflow_from_any_start(cron: str, zone: str, m
         expected = list(scheduled(cron, zone, minute * 60_000, COUNT))
         first_ones = first_intervals(schedule, minute * 60_000, COUNT + 1)
         if first_ones[0].start_ms == minute * 60_000 != expected[0].start_ms:
-            first_ones = first_ones[1:]  # its end is a time that the clock leaves out
+            first_ones = first_ones[1:]  # Its end is a time that the clock leaves out.
         assert first_ones[0] == expected[0]
         assert [each for each in first_ones[:COUNT] if each.end_ms < LAST_MS] == [
             each for each in expected if each.end_ms < LAST_MS

@@ -1,4 +1,4 @@
-"""The gate with real Great Expectations: what it lets through, and how it names what it does not."""
+"""The gate with real Great Expectations: checkpoints that pass, and the failures of others."""
 
 import os
 import re

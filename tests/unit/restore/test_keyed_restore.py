@@ -1,4 +1,4 @@
-"""Restoring: what may be restored into what, and which errors say that it may not."""
+"""Restoring: the snapshots that can be restored into each backend, and the errors for all others."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A database of which nobody recorded what it holds, as Flink's: cut and gone on with, and counted."""
+"""A database without recorded statistics, such as Flink's: it is cut, continued and counted."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,7 +84,7 @@ def test_a_state_that_is_left_out_prevents_the_use_of_the_database_as_base(tmp_p
 
 
 def test_entries_outside_the_range_are_removed(tmp_path: Path) -> None:
-    """Flink's own cuts may leave something behind."""
+    """Flink's own cuts may leave entries outside of the range."""
     first, _ = stored(tmp_path, 2)
     narrow = KeyGroupRange(20, 40)
     (source,) = unrecorded([replace(first, handle=replace(first.handle, key_group_range=narrow))])

@@ -1,4 +1,4 @@
-"""Sorting lines: Java's order, whatever fits into memory, and nothing left behind."""
+"""Sorting lines: the order is Java's, whatever fits into memory, and no temporary file is left."""
 
 from pathlib import Path
 

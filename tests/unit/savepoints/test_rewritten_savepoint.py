@@ -1,4 +1,4 @@
-"""One thing of a savepoint is changed, the rest goes over byte for byte."""
+"""One part of a savepoint is changed, and the rest is copied byte for byte."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -169,7 +169,7 @@ def test_a_list_with_a_mask_of_nulls_stays_bytes() -> None:
 
 
 def test_an_option_of_a_value_that_may_be_null_stays_bytes() -> None:
-    """Columns and JSON have one null, and would show Some(None) and None alike."""
+    """Columns and JSON have one null, so Some(None) and None would look the same."""
     option = SCALA + "ScalaOptionSerializerSnapshot"
     inner = decode_serializer_snapshot(Reader(composite(option, 2, LONG), "snapshot"))
     for name, outer in ((option, b""), (SCALA + "TraversableSerializerSnapshot", b"\0\4code")):

@@ -1,4 +1,5 @@
-"""One snapshot, on this thread or on another: who ends it first decides, and what is not reported is gone."""
+"""One snapshot, on this thread or on another: whoever ends it first decides, and files that are not reported are
+removed."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""The end of a snapshot's uploads: nothing that another thread still writes is left behind."""
+"""The end of a snapshot's uploads: no file that another thread still writes is left."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

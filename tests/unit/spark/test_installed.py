@@ -1,4 +1,4 @@
-"""Python's path in Spark's workers: no zip in front of what is installed."""
+"""Python's path in Spark's workers: no zip comes before the installed packages."""
 
 import sys
 from pathlib import Path

@@ -102,5 +102,6 @@ def test_filters_on_a_key_of_several_columns_need_all_of_them() -> None:
     ],
 )
 def test_filters_that_cannot_be_translated_exclude_nothing(key_type: StateType, condition: Filter) -> None:
-    """Double: Spark's 0.0 equals -0.0, whose key group is another; times have nanoseconds that Spark does not see."""
+    """For doubles, Spark's 0.0 equals -0.0, which is in another key group; times have nanoseconds that Spark does
+    not have."""
     assert wanted(key_type, condition) is None

@@ -1,4 +1,4 @@
-"""Nothing is sent to an ``http:`` endpoint unless the deployment says so; machines get their credentials as ever."""
+"""Nothing is sent to an ``http:`` endpoint unless the deployment allows it; machines still get their credentials."""
 
 import json
 import os

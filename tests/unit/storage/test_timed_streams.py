@@ -1,4 +1,4 @@
-"""The clock of storage: what it runs for, and that threads which wait at once count once."""
+"""The clock of storage: the calls that it measures; threads that wait at the same time count once."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/observability.md says what there is, in the words of the code: names, tags, columns, log fields."""
+"""docs/observability.md lists the names, tags, columns and log fields of the code in the same words."""
 
 import re
 from collections.abc import Mapping
