@@ -26,6 +26,8 @@ from statelib.model.types import (
 
 DECIMAL = "decimal"
 """The name of the decimal types of all precisions."""
+RETRACTABLE = frozenset({"count", "sum", "avg", "histogram"})
+"""The aggregates that can take an event back."""
 NUMERIC = ("byte", "short", "int", "long", "float", "double", DECIMAL)
 ORDERED = (*(name for name in SCALARS if name != "void"), DECIMAL)
 

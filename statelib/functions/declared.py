@@ -9,12 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.key_order import quick_order
-from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.accumulators import accumulator_of
 from statelib.functions.aggregates import AggregateSpec
 from statelib.functions.grouping import Grouping, group_rows, one_array, valid_rows
+from statelib.functions.retractions import divided, emptied, without
 from statelib.functions.state_function import Progress
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor
@@ -106,19 +107,34 @@ class AggregateFunction:
         order = quick_order(state_keys)
         if order is not None:  # the state is stored in about this order, so it is read in one pass
             grouping, state_keys = grouping.ordered(order), state_keys.take(order)
-        partials = []
-        for name, spec in self.fields:
-            with self._named(name):
-                partials.append(accumulator_of(spec).partial(*counted(spec, events, grouping)))
+        applied, retracted = divided(events, grouping)
+        partials = self._partials(*applied)
+        if retracted is not None:
+            self._write(backend, descriptor, state_keys, partials, self._partials(*retracted))
+            return
         if self._is_single:
             with_value = valid_rows(partials)
             partials, state_keys = [partials[0].take(pa.array(with_value))], state_keys.take(with_value)
         if len(state_keys):
             self._write(backend, descriptor, state_keys, partials)
 
+    def _partials(self, events: pa.Table, grouping: Grouping) -> list[pa.Array]:
+        """Return the accumulators of the events alone, one array per field."""
+        partials = []
+        for name, spec in self.fields:
+            with self._named(name):
+                partials.append(accumulator_of(spec).partial(*counted(spec, events, grouping)))
+        return partials
+
     def _write(
-        self, backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, partials: list[pa.Array]
+        self,
+        backend: KeyedStateBackend,
+        descriptor: StateDescriptor,
+        keys: Ragged,
+        partials: list[pa.Array],
+        retracted: list[pa.Array] | None = None,
     ) -> None:
+        """Merge partial accumulators into the stored ones, and subtract those of retracted events."""
         before = backend.read(self.state, keys)
         type_ = value_arrow_type(descriptor)
         stored = [before.values] if self._is_single else before.values.flatten()
@@ -126,8 +142,27 @@ class AggregateFunction:
         for (name, spec), old, partial in zip(self.fields, stored, partials, strict=True):
             with self._named(name):
                 merged.append(accumulator_of(spec).merge(old, partial.cast(old.type)).cast(old.type))
+                if retracted is not None:
+                    merged[-1] = without(spec, merged[-1], retracted[len(merged) - 1]).cast(old.type)
         values = merged[0] if self._is_single else pa.StructArray.from_arrays(merged, fields=list(type_))
-        backend.write(before, self.state, values)
+        if retracted is None:
+            backend.write(before, self.state, values)
+        else:
+            self._write_or_remove(backend, before, values, emptied(self.fields, merged))
+
+    def _write_or_remove(
+        self, backend: KeyedStateBackend, before: StateValues, values: pa.Array, empty: npt.NDArray[np.bool_]
+    ) -> None:
+        """Write the values, and remove the entries that are ``empty``."""
+        rows = np.flatnonzero(before.present.to_numpy(zero_copy_only=False) | ~empty)
+        if len(rows) < len(empty):
+            before, values, empty = (
+                backend.read(self.state, before.keys.take(rows)),
+                values.take(pa.array(rows)),
+                empty[rows],
+            )
+        if len(rows):
+            backend.write(before, self.state, values, pa.array(empty))
 
     @contextmanager
     def _named(self, field: str | None) -> Iterator[None]:

@@ -13,6 +13,7 @@ from statelib.backends.distinct_keys import one_entry_per_key
 from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import InvalidRequestError
+from statelib.functions.changes import APPLIED, CHANGE, DELETED, RETRACTED
 from statelib.functions.grouping import Rows, group_rows, one_array, pick_rows
 from statelib.functions.picks import clean, compared
 from statelib.functions.timers import remove
@@ -21,11 +22,6 @@ from statelib.serializers.columns.arrow import one_nan
 from statelib.serializers.entries.keys import group_prefix, only_entries, prefixed_keys
 from statelib.serializers.registry import codec_of
 from statelib.wire.ragged import Ragged, concat, join
-
-CHANGE = ":change"
-"""The column of the events with what each does: :data:`APPLIED` (also null) or :data:`DELETED`. No declared column can
-have this name."""
-APPLIED, DELETED = 1, 0
 
 
 def without_deleted(
@@ -38,10 +34,11 @@ def without_deleted(
     """Clear the state of the keys that have a delete. Return the events to apply, their keys and key groups: those
     after the latest delete of their key, in the order of the columns ``order_by``, and those of keys without a delete.
 
-    ``events`` has the column :data:`CHANGE`, the result does not. Raise InvalidRequestError: ``null-order`` for an
-    event without a value in ``order_by``; ``delete-order`` if an event has the same values as the delete of its key."""
+    ``events`` has the column :data:`CHANGE`; the result has it only if an event is retracted. Raise
+    InvalidRequestError: ``null-order`` for an event without a value in ``order_by``; ``delete-order`` if an event has
+    the same values as the delete of its key."""
     changes = one_array(events[CHANGE]).fill_null(APPLIED).to_numpy()
-    events = events.drop_columns([CHANGE])
+    events = events if (changes == RETRACTED).any() else events.drop_columns([CHANGE])
     order = [_ordering(events, name) for name in order_by]
     deletes = np.flatnonzero(changes == DELETED)
     if not len(deletes):

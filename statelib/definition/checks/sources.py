@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from statelib.definition.checks.changes import check_changes
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.source import check_ready, check_schedule, check_source
-from statelib.definition.checks.states import is_ordered
-from statelib.definition.checks.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.parts.model import StateDefinition
 from statelib.definition.parts.source import Source
@@ -29,7 +28,7 @@ def check_sources(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         yield from check_source(source, where, None if faults else pipeline.schedule)
         if source.ready is not None:
             yield from check_ready(source, source.ready, (*where, "ready"), scheduled=pipeline.schedule is not None)
-    yield from _check_deletes(pipeline)
+    yield from check_changes(pipeline)
     if len(pipeline.sources) > 1:
         yield from _check_types(pipeline.sources)
         yield from _check_in_every_source(pipeline)
@@ -39,30 +38,6 @@ def _check_name(name: str, where: Where) -> Iterator[Problem]:
     yield from name_problems(name, where)
     if not name or "." in name or name != name.strip():
         yield Problem(where, f"expected a name without dots and without blanks around it, found {name!r}")
-
-
-def _check_deletes(pipeline: DeclaredPipeline) -> Iterator[Problem]:
-    """Yield the problems of ``delete_when`` and of ``order_by``."""
-    for field, source in pipeline.inputs.items():
-        if source.delete_when is not None and not source.delete_when.strip():
-            yield Problem((*field.split(".", 1), "delete_when"), "expected a condition in SQL, found none")
-    if not pipeline.has_deletes:
-        if pipeline.order_by:
-            yield Problem(("order_by",), "has a meaning only with 'delete_when' in a source")
-        return
-    if not pipeline.order_by:
-        text = "is missing: 'delete_when' needs the columns that order the events of a key, such as the log position"
-        yield Problem(("order_by",), text)
-    yield from _check_order(pipeline)
-
-
-def _check_order(pipeline: DeclaredPipeline) -> Iterator[Problem]:
-    columns = columns_of(pipeline.declared_columns())
-    for i, name in enumerate(pipeline.order_by):
-        if name not in columns:
-            yield not_declared(name, columns, ("order_by", i))
-        elif not is_ordered(columns, name):
-            yield Problem(("order_by", i), f"events are ordered by scalar columns; {name} is {columns[name]}")
 
 
 def _check_types(sources: Mapping[str, Source]) -> Iterator[Problem]:

@@ -36,6 +36,23 @@ class SourceColumn(Part):
         return {"type": data} if isinstance(data, str) else data
 
 
+class ChangeLogColumns(Part):
+    """The changes of a log. ``op``: an SQL expression for the operation, such as the column ``op``. ``before``,
+    ``after``: expressions for the rows before and after it, if each event is an envelope with both; None if each event
+    is one row. A text instead of a mapping is short for ``op``."""
+
+    model_config = ConfigDict(json_schema_extra={SHORT_FORM: "op"})
+
+    op: str
+    before: str | None = None
+    after: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: object) -> object:
+        return {"op": data} if isinstance(data, str) else data
+
+
 def _as_text(value: object) -> object:
     """Return the text of a number or a boolean, in which Spark takes the value of an option."""
     if isinstance(value, bool):
@@ -49,12 +66,13 @@ Option = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | i
 class Source(Part):
     """The source of the events: the files under ``path`` in a ``format``, a ``table`` of Spark's catalog, or what a
     format reads by its ``options`` alone, such as a JDBC query. ``where``: a condition in SQL on the source's own
-    columns. ``delete_when``: such a condition, which holds for the events that delete their key. ``path``, ``table``,
-    ``where`` and the options are templates for str.format with ``data`` (the deployment's root of data) and ``start``,
-    ``end`` (datetimes of the data interval, in the zone of the schedule); options also with ``env[NAME]``, a variable
-    of the Spark driver's environment. ``time_zone``: the zone of the source's times without a zone, such as
-    Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an error or an interval
-    without events. ``ready`` None: the events are complete whenever a run reads them."""
+    columns. ``delete_when``: such a condition, which holds for the events that delete their key. ``changes``: the
+    events are the changes of a log. ``path``, ``table``, ``where`` and the options are templates for str.format with
+    ``data`` (the deployment's root of data) and ``start``, ``end`` (datetimes of the data interval, in the schedule's
+    zone); options also with ``env[NAME]``, a variable of the Spark driver's environment. ``time_zone``: the zone of the
+    source's times without a zone, such as Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no
+    files, is an error or an interval without events. ``ready`` None: the events are complete whenever a run reads
+    them."""
 
     format: str | None = None
     path: str | None = None
@@ -62,6 +80,7 @@ class Source(Part):
     options: dict[str, Option] = Field(default={})
     where: str | None = None
     delete_when: str | None = None
+    changes: ChangeLogColumns | None = None
     time_zone: str | None = None
     columns: Annotated[dict[str, SourceColumn], Field(min_length=1)]
     on_missing: Literal["fail", "empty"] = "fail"

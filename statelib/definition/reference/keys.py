@@ -120,6 +120,14 @@ DESCRIPTIONS = {
     "`at >= '{start}' AND at < '{end}'`. It bounds an interval's events if no path does.",
     "source.delete_when": "A condition in Spark's SQL on the source's own columns, such as `op = 'd'`. An event for "
     "which it holds deletes its key: the key's state is cleared, and only its events after the delete are applied.",
+    "source.changes": "The events are the changes of a log: rows that were inserted, updated or deleted. Rows that a "
+    "change replaces are taken back: [Change logs](../sources.md#change-logs). `changes: op` is short for "
+    "`changes: {op: op}`.",
+    "source.changes.op": "An SQL expression for the operation: `+I`, `-U`, `+U`, `-D` (Flink), `c`, `r`, `u`, `d` "
+    "(Debezium), `insert`, `update_preimage`, … (Delta), `INSERT`, `UPDATE_BEFORE`, … (Iceberg).",
+    "source.changes.before": "The row before the change, if each event has both: `payload.before`.",
+    "source.changes.after": "The row after the change: `payload.after`. Columns without `expr` are fields "
+    "of these rows.",
     "source.time_zone": "The zone of the source's times without a zone, such as `Europe/Berlin`. With it, a column of "
     "such times can be declared as `instant`, and a column of instants as `datetime`.",
     "source.on_missing": "Whether a path that does not exist, or has no files, is an error or an interval without "

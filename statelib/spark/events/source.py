@@ -45,7 +45,13 @@ def _reason_for_spark(spark: SparkSession, source: Source, locations: Sequence[s
     """Return why Spark must read the source, by its definition, locations and settings; None if there is no reason."""
     if source.path is None or source.file_format != "parquet":
         return f"it is table {source.table}" if source.table else f"its format is {source.file_format}"
-    if source.options or source.where or source.delete_when or any(column.expr for column in source.columns.values()):
+    if (
+        source.options
+        or source.where
+        or source.delete_when
+        or source.changes
+        or any(column.expr for column in source.columns.values())
+    ):
         return "it has options, conditions or expressions"
     elsewhere = [location for location in locations if not _is_of_this_host(spark, location)]
     if elsewhere:

@@ -4,19 +4,26 @@ from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
+from statelib.definition.parts.source import ChangeLogColumns
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError
-from statelib.functions.deletes import APPLIED, CHANGE, DELETED
+from statelib.functions.changes import APPLIED, CHANGE, DELETED
+from statelib.spark.events.source_changes import (
+    CHANGE_TYPE,
+    ROW,
+    change_of_rows,
+    complete_envelopes,
+    images_of_envelopes,
+)
 from statelib.spark.events.source_types import is_read_as, spark_name
 
 _LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
 """Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
 cast to the other without loss."""
 _ANSI = "spark.sql.ansi.enabled"
-_CHANGES = "tinyint"
-"""Spark's type of the column of changes."""
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
@@ -25,11 +32,13 @@ def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: 
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``bad-expression``."""
     source = part.source
-    if source.where or source.delete_when or any(column.expr for column in source.columns.values()):
+    if source.where or source.delete_when or source.changes or any(column.expr for column in source.columns.values()):
         _check_strict(spark, pipeline, part)
     if part.where is not None:
         frame = _checked(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
-    actual = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    if source.changes is not None:
+        frame = _changed_rows(pipeline, part, source.changes, frame)
+    actual = _own_columns(part, frame)
     missing = [name for name, column in source.columns.items() if column.expr is None and name not in actual]
     if missing:
         raise InvalidRequestError(
@@ -41,15 +50,43 @@ def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: 
     return frame.selectExpr(*_columns(pipeline, part, frame, actual))
 
 
+def _changed_rows(pipeline: Pipeline, part: SourcePart, changes: ChangeLogColumns, frame: DataFrame) -> DataFrame:
+    """Return the rows before and after each change of a log, with the column :data:`CHANGE`."""
+    field = f"{part.field}.changes"
+    if changes.before is None:
+        expression = change_of_rows(changes)
+        _checked(pipeline, field, changes.op, frame, expression)
+        return frame.selectExpr("*", expression)
+    for name, text in (("op", changes.op), ("before", changes.before), ("after", changes.after or "")):
+        _checked(pipeline, f"{field}.{name}", text, frame, f"({text})")
+    frame = _checked(pipeline, field, changes.op, frame, complete_envelopes(changes, frame), filters=True)
+    others = [f"`{name}`" for name in frame.columns if name != ROW]
+    images = images_of_envelopes(changes, frame)
+    _checked(pipeline, field, f"{changes.before}, {changes.after}", frame, images)
+    return frame.selectExpr(*others, images)
+
+
+def _own_columns(part: SourcePart, frame: DataFrame) -> dict[str, tuple[str, str]]:
+    """Return the SQL expression and the type of each column of the source by name. The fields of a row before or after
+    a change hide the columns beside it."""
+    own = {field.name: (f"`{field.name}`", field.dataType) for field in frame.schema.fields}
+    row = frame.schema[ROW].dataType if ROW in frame.columns else None
+    if part.source.changes is not None and part.source.changes.before is not None and isinstance(row, StructType):
+        own |= {field.name: (f"`{ROW}`.`{field.name}`", field.dataType) for field in row.fields}
+    return {name: (expression, type_.simpleString()) for name, (expression, type_) in own.items()}
+
+
 def no_events(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Return a DataFrame without rows that has the declared columns."""
     columns = [f"`{name}` {spark_name(type_)}" for name, type_ in pipeline.column_types().items()]
-    if pipeline.has_deletes:
-        columns.append(f"`{CHANGE}` {_CHANGES}")
+    if pipeline.has_changes:
+        columns.append(f"`{CHANGE}` {CHANGE_TYPE}")
     return spark.createDataFrame([], ", ".join(columns))
 
 
-def _columns(pipeline: Pipeline, part: SourcePart, frame: DataFrame, actual: Mapping[str, str]) -> list[str]:
+def _columns(
+    pipeline: Pipeline, part: SourcePart, frame: DataFrame, actual: Mapping[str, tuple[str, str]]
+) -> list[str]:
     """Return the SQL expression for each declared column, in its declared type: a null for a column that only other
     sources have. Expressions in SQL need one JVM call for all columns."""
     expressions = []
@@ -64,30 +101,32 @@ def _columns(pipeline: Pipeline, part: SourcePart, frame: DataFrame, actual: Map
             expression = f"CAST(({column.expr}) AS {wanted}) AS `{name}`"
             _checked(pipeline, f"{part.field}.columns.{name}", column.expr, frame, expression)
             expressions.append(expression)
-    if pipeline.has_deletes:
+    if pipeline.has_changes:
         expressions.append(_change(pipeline, part, frame))
     return expressions
 
 
 def _change(pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> str:
-    """Return the SQL expression for what each event does: it is applied, or it deletes its key."""
+    """Return the SQL expression for what each event does: it is applied, retracted, or it deletes its key."""
     condition = part.source.delete_when
+    if part.source.changes is not None:
+        return f"`{CHANGE}`"
     if condition is None:
-        return f"CAST({APPLIED} AS {_CHANGES}) AS `{CHANGE}`"
-    expression = f"CAST(IF(({condition}), {DELETED}, {APPLIED}) AS {_CHANGES}) AS `{CHANGE}`"
+        return f"CAST({APPLIED} AS {CHANGE_TYPE}) AS `{CHANGE}`"
+    expression = f"CAST(IF(({condition}), {DELETED}, {APPLIED}) AS {CHANGE_TYPE}) AS `{CHANGE}`"
     _checked(pipeline, f"{part.field}.delete_when", condition, frame, expression)
     return expression
 
 
-def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, actual: str, wanted: str) -> str:
-    column = f"`{name}`"
+def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, own: tuple[str, str], wanted: str) -> str:
+    column, actual = own
     if is_read_as(actual, wanted):
-        return column if actual == wanted else f"CAST({column} AS {wanted}) AS {column}"
+        return f"{column} AS `{name}`" if actual == wanted else f"CAST({column} AS {wanted}) AS `{name}`"
     zone = part.source.time_zone
     if zone is not None and {actual, wanted} == {_LOCAL, _INSTANT}:
         from_zone, to_zone = (zone, "UTC") if wanted == _INSTANT else ("UTC", zone)
         local = f"CAST({column} AS {_LOCAL})"
-        return f"CAST(convert_timezone('{from_zone}', '{to_zone}', {local}) AS {wanted}) AS {column}"
+        return f"CAST(convert_timezone('{from_zone}', '{to_zone}', {local}) AS {wanted}) AS `{name}`"
     raise InvalidRequestError(
         f"pipeline {pipeline.name}: column {name} of {part.place} is {actual}, {part.field}.columns declares "
         f"{part.source.columns[name].type} ({wanted} in Spark)",

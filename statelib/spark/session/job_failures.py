@@ -14,8 +14,9 @@ OF_SPARK = (PySparkException, Py4JError)
 
 _FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
 _FORMAT = re.compile(r"(?:\[DATA_SOURCE_NOT_FOUND\] )?Failed to find (?:the )?data source: ([\w.-]+?)\.(?:\s|$)")
-_VALUE = re.compile(r"\[([A-Z_.]+)\] ([^\n]*?)\s*SQLSTATE: 22\w{3}")
-"""Spark's message about a value that an expression cannot compute with. SQL's states of class 22 are data errors."""
+_VALUE = re.compile(r"\[([A-Z_.]+)\] ([^\n]*?)\s*SQLSTATE: (?:22\w{3}|P0001)")
+"""Spark's message about a value that an expression cannot compute with. SQL's states of class 22 are data errors, and
+P0001 is an error that an expression raises itself."""
 _CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?!\[FAILED_READ_FILE)(.*)")
 _LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
 _JAVA = re.compile(r"(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.*)")

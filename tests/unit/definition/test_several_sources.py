@@ -145,3 +145,31 @@ def test_a_delete_needs_an_order_that_every_source_has(tmp_path: Path) -> None:
     data["sources"]["refunds"]["delete_when"] = " "
     assert "sources.refunds.delete_when: expected a condition" in problem_of(tmp_path, data | {"order_by": "at"})
     assert "order_by: has a meaning only with 'delete_when'" in problem_of(tmp_path, content(order_by="at"))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"value": {"agg": "max", "of": "amount"}},
+         "n.value.agg: sources.refunds has 'changes', which take back events: max cannot take one back; avg, count,"),
+        ({"fields": {"reasons": {"agg": "distinct", "of": "reason"}}}, "n.fields.reasons.agg: sources.refunds has"),
+        ({"value": {"agg": "count"}, "ttl": "3d"}, "n.ttl: sources.refunds has 'changes'"),
+        ({"value": {"agg": "count"}, "window": {"time": "at", "tumbling": "1h", "retain": "1h"}}, "n.window: "),
+        ({"fields": {"n": "long"}, "function": "a.b:c"}, "n.function: sources.refunds has 'changes'"),
+    ],
+)  # fmt: skip
+def test_a_state_that_takes_back_no_events_is_named(tmp_path: Path, state: dict[str, Any], expected: str) -> None:
+    data = content(states={"n": {"kind": "value", **state}})
+    data["sources"]["refunds"]["changes"] = "op"
+    assert f"states.{expected}" in problem_of(tmp_path, data)
+
+
+def test_an_aggregate_of_another_source_may_be_of_any_kind(tmp_path: Path) -> None:
+    data = content(states={"n": {"kind": "value", "value": {"agg": "max", "of": "total"}}})
+    data["sources"]["orders"]["columns"]["total"] = "double"
+    data["sources"]["refunds"]["changes"] = {"op": "op", "before": "before", "after": "after"}
+    assert loaded(tmp_path, data).has_changes
+    del data["sources"]["refunds"]["changes"]["after"]
+    assert "sources.refunds.changes: expected 'before' and 'after', or neither" in problem_of(tmp_path, data)
+    data["sources"]["refunds"] |= {"changes": "op", "delete_when": "true"}
+    assert "sources.refunds.changes: a source deletes keys or takes back" in problem_of(tmp_path, data)
