@@ -13,6 +13,7 @@ EXTRAS = {
     "objects": ("obstore",),
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
+    "query": ("duckdb",),
     "airflow": ("airflow", "fastapi", "anyio", "starlette"),
 }
 """Extra of the wheel -> the import packages that it brings."""

@@ -42,6 +42,7 @@ ANSWERS = {
     "inspect": Answer(_SNAPSHOT),
     "hexdump": Answer(("file", "size_bytes", "notes", "parts")),
     "export": Answer(("files", "not_exported")),
+    "query": Answer(("columns", "rows")),
     "verify": Answer((*_names(Verification), "subset_seed"), many=True),
     "gc": Answer(("dry_run", "retired", "collected", "without_file", "troubles")),
     "orphans": Answer(_names(Orphans), many=True),

@@ -19,7 +19,7 @@ from statelib.cli.commands import (
     restores,
     runs,
 )
-from statelib.cli.commands.reading import comparing, hexdumping, inspecting, verifying
+from statelib.cli.commands.reading import comparing, hexdumping, inspecting, querying, verifying
 from statelib.cli.ending import errors
 from statelib.cli.presenters.blocks import Line, show
 from statelib.flows.wiring import log_settings
@@ -62,6 +62,11 @@ app.command(
     "statelib hexdump sales/5 --file 2ff70098f79547e291eb857800000000-0-0 --json",
 )(hexdumping.hexdump)
 app.command("export", epilog="Example: statelib export aircraft_activity/4 --state activity | head")(inspecting.export)
+app.command(
+    "query",
+    epilog="Examples: statelib query sales 'SELECT shop, sold FROM total ORDER BY sold DESC LIMIT 10'\n\n"
+    "statelib query /backups/savepoint-1 'DESCRIBE counts'",
+)(querying.query)
 app.command(
     "verify",
     epilog="Examples: statelib verify -p route_delays\n\nstatelib verify --read-data-subset 5%\n\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from statelib.model.state import StateDescriptor, StateKind
-from statelib.model.types import INSTANT, TIME_WINDOW, ListOf, Row, StateType, Ttl, Tuple
+from statelib.model.types import INSTANT, TIME_WINDOW, VOID, ListOf, Row, StateType, Ttl, Tuple
 
 COMPUTED = ("avg", "variance", "stddev")
 """The aggregates whose value is computed from what the state holds."""
@@ -16,9 +16,9 @@ COMPUTED = ("avg", "variance", "stddev")
 @dataclass(frozen=True)
 class FrameColumn:
     """One column of the flat table. ``source``: the column of the state's plain table (``key``, ``namespace``,
-    ``user_key``, ``value``) that its values come from. ``path``: indexes of the nested fields that lead to them.
-    ``computed``: the aggregate whose value is computed from the fields at ``path``, '' if the values are at ``path``
-    themselves."""
+    ``user_key``, ``value``, ``timestamp``) that its values come from. ``path``: indexes of the nested fields that lead
+    to them. ``computed``: the aggregate whose value is computed from the fields at ``path``, '' if the values are at
+    ``path`` themselves."""
 
     name: str
     type: StateType
@@ -53,12 +53,17 @@ def _key_columns(key: tuple[str, ...], key_type: StateType, state: StateDescript
     if state.namespace_type == TIME_WINDOW:
         yield FrameColumn("window_start", INSTANT, "namespace", (0,))
         yield FrameColumn("window_end", INSTANT, "namespace", (1,))
+    elif state.namespace_type != VOID:
+        yield FrameColumn("namespace", state.namespace_type, "namespace")
     if state.user_key_type is not None:
         yield FrameColumn("user_key", state.user_key_type, "user_key")
 
 
 def _value_columns(state: StateDescriptor) -> Iterator[FrameColumn]:
     type_, path = state.value_type, ()
+    if state.kind is StateKind.TIMERS:
+        yield FrameColumn("timestamp", INSTANT, "timestamp")
+        return
     if state.kind is StateKind.LIST:
         yield FrameColumn("value", ListOf(type_), "value")
         return

@@ -28,6 +28,7 @@ CALLS = {
     "inspect": "sales/5",
     "hexdump": "sales/5",
     "export": "sales/5 -o {root}/entries.jsonl",
+    "query": "sales FROM/**/total",
     "verify": "",
     "gc": "--dry-run",
     "orphans": "",

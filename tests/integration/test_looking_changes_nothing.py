@@ -30,6 +30,7 @@ LOOKS = [
     "inspect sales/5 --count",
     "inspect {state}/sales/chk-5",
     "inspect sales/head",
+    "query sales FROM/**/total",
     "inspect sales/latest",
     "hexdump sales/5",
     "export sales/5 --state total",

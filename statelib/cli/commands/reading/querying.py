@@ -1,0 +1,106 @@
+"""``statelib query``: SQL over the states of a snapshot."""
+
+import json
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from statelib.cli import completion
+from statelib.cli.ending import errors
+from statelib.cli.named_snapshots import KeyType, Operator, Relocate, moves_of, open_snapshot, type_of
+from statelib.cli.options import Json
+from statelib.cli.paths import path_of
+from statelib.cli.presenters.blocks import Block, Note, TableColumn, TextTable, present
+from statelib.cli.presenters.console import working
+from statelib.errors import StatelibError
+from statelib.flows import wiring
+from statelib.flows.views.inspection import HEAD
+from statelib.flows.views.query import query_snapshot
+from statelib.model.amounts import amount
+
+
+def query(
+    snapshot: Annotated[
+        str,
+        typer.Argument(
+            help="<pipeline>, which means its head, <pipeline>/<id>, or the path of a snapshot directory.",
+            autocompletion=completion.snapshots,
+        ),
+    ],
+    sql: Annotated[str, typer.Argument(help="One statement in DuckDB's SQL. Each state is a table of its name.")],
+    *,
+    operator: Operator = None,
+    relocate: Relocate = None,
+    key_type: KeyType = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a question in SQL from the states of a snapshot, also of one that Flink wrote.
+
+    Each state is a table of its name, with a column for each key column and for each field; averages and the like are
+    numbers. Only the states that the statement names are read. Files can be read and written, too:
+    COPY (SELECT ...) TO 'result.parquet'."""
+    with errors(as_json):
+        name = snapshot if path_of(snapshot) or "/" in snapshot else f"{snapshot}/{HEAD}"
+        opened = open_snapshot(name, moves_of(relocate), type_of(key_type))
+        if operator is not None:
+            opened = opened.select(operator)
+        with working(f"reading {opened.directory}"):
+            result = query_snapshot(opened, sql, _key(name))
+    columns = [{"name": field.name, "type": str(field.type)} for field in result.schema]
+    rows = [[_plain(row[i]) for i in range(len(columns))] for row in _rows(result)]
+    present({"columns": columns, "rows": rows}, _view(name, result, rows), as_json)
+
+
+def _key(name: str) -> tuple[str, ...]:
+    """Return the names of the key columns if the snapshot is named by its pipeline, and the pipeline has its file."""
+    if path_of(name):
+        return ()
+    try:
+        return wiring.deployment().pipeline(name.rpartition("/")[0]).key
+    except StatelibError:
+        return ()
+
+
+def _rows(result: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows. Two columns may have the same name."""
+    return zip(*(column.to_pylist() for column in result.columns), strict=True)
+
+
+def _view(name: str, result: pa.Table, rows: list[list[Any]]) -> Iterator[Block]:
+    if result.num_columns:
+        columns = [TableColumn(field.name, right=_is_number(field.type)) for field in result.schema]
+        yield TextTable(name, columns, [[_cell(value) for value in row] for row in rows])
+        yield Note(amount(len(rows), "row"))
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: bytes in hexadecimal digits, times in ISO 8601, numbers that JSON does not
+    have as text."""
+    match value:
+        case bytes():
+            value = value.hex()
+        case datetime() | date() | time():
+            value = value.isoformat()
+        case Decimal() | timedelta():
+            value = str(value)
+        case float():
+            value = value if abs(value) < float("inf") else str(value)
+        case dict():
+            value = {name: _plain(item) for name, item in value.items()}
+        case list() | tuple():
+            value = [_plain(item) for item in value]
+    return value

@@ -1,0 +1,137 @@
+"""The states of a snapshot as SQL tables, and the result of a query on them. DuckDB computes the result."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, count
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from statelib.definition.frame_columns import frame_columns
+from statelib.definition.framed_state import framed
+from statelib.errors import InvalidRequestError
+from statelib.extras import require
+from statelib.model.state import KeyedStateSchema
+from statelib.model.types import Tuple
+from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.tables.parquet_tables import storable
+from statelib.savepoints.tables.state_table import StateTable, state_table
+from statelib.storage.local.scratch import scratch_directory
+
+if TYPE_CHECKING:
+    import duckdb
+
+_SETTINGS = {
+    "python_enable_replacements": "false",  # a name in the query is no variable of this program
+    "autoinstall_known_extensions": "false",  # no query downloads programs
+    "TimeZone": "UTC",
+}
+Tables = Mapping[str, StateTable]
+"""The states by the names of their tables."""
+_POSITION = re.compile(r"\s*LINE \d+: .*", re.DOTALL)
+"""The part of an error of DuckDB that shows its place in the query."""
+_DESCRIBES = re.compile(r"\s*(describe|desc|show)\b", re.IGNORECASE)
+
+
+def query_snapshot(opened: Checkpoint, sql: str, key: Sequence[str], scratch: str | None = None) -> pa.Table:
+    """Return the result of a query of one SQL statement. Each state of the selected operator is a table of its name.
+
+    ``key``: the names of the key columns, in order; empty if nobody knows them (:func:`_key_names`). ``scratch``: the
+    directory for a temporary database, which holds the states whose names the query contains. No other state is read.
+
+    Raises InvalidRequestError (``bad-query``) for what DuckDB refuses, NotFoundError (``missing-extra``) without
+    DuckDB, and what reading a state raises."""
+    require("query")
+    import duckdb  # other commands work without it
+
+    tables = {name: state_table(opened, state) for name, state in table_names(opened.schema()).items()}
+    with (
+        scratch_directory(scratch, "query") as directory,
+        duckdb.connect(f"{directory}/states.duckdb", config={"temp_directory": f"{directory}/spilled"}) as database,
+    ):
+        for name, value in _SETTINGS.items():
+            database.execute(f"SET {name} = '{value}'")
+        with _explained(tables):
+            _prepare(database, sql, tables, key)
+        if not _DESCRIBES.match(sql):
+            _fill(database, sql, tables, key, scratch)
+        with _explained(tables):
+            result = database.sql(sql)
+            return pa.table({}) if result is None else result.to_arrow_table()
+
+
+def table_names(schema: KeyedStateSchema) -> dict[str, str]:
+    """Return the name of each table, and the state that it holds. SQL does not distinguish capital letters: of two
+    states whose names differ only in them, the second one's table has a name with ``_2``."""
+    names: dict[str, str] = {}
+    for state in schema.states:
+        candidates = chain((state.name,), (f"{state.name}_{number}" for number in count(2)))
+        used = {name.lower() for name in names}
+        names[next(name for name in candidates if name.lower() not in used)] = state.name
+    return names
+
+
+def _key_names(schema: KeyedStateSchema, key: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the key columns: ``key`` if it has one name per column, otherwise ``key``, or ``key_1`` and
+    so on for a key of several fields."""
+    if not isinstance(schema.key_type, Tuple):
+        return tuple(key) if len(key) == 1 else ("key",)
+    fields = len(schema.key_type.fields)
+    return tuple(key) if len(key) == fields else tuple(f"key_{number}" for number in range(1, fields + 1))
+
+
+def _prepare(database: "duckdb.DuckDBPyConnection", sql: str, tables: Tables, key: Sequence[str]) -> None:
+    """Create the empty tables, and let DuckDB check the statement before anything is read."""
+    statements = len(database.extract_statements(sql))
+    if statements != 1:
+        raise InvalidRequestError(f"the query: expected one statement, found {statements}", kind="bad-query")
+    for name, table in tables.items():
+        _insert(database, name, _flat(table, table.arrow_schema().empty_table(), key))
+    if not _DESCRIBES.match(sql):
+        database.execute(f"EXPLAIN {sql}")
+
+
+def _fill(
+    database: "duckdb.DuckDBPyConnection", sql: str, tables: Tables, key: Sequence[str], scratch: str | None
+) -> None:
+    """Insert all entries of the states whose names the statement contains."""
+    for name, table in tables.items():
+        if name.replace('"', '""').lower() in sql.lower():
+            for split in table.splits(None, None, 1):
+                for part in table.read(split, table.arrow_schema().names, scratch):
+                    _insert(database, name, _flat(table, part, key))
+
+
+def _insert(database: "duckdb.DuckDBPyConnection", name: str, rows: pa.Table) -> None:
+    """Insert rows into the table of this name. The first call creates it."""
+    database.register("rows", rows)
+    quoted = _quoted(name)
+    database.execute(f"CREATE TABLE IF NOT EXISTS {quoted} AS SELECT * FROM rows LIMIT 0")  # noqa: S608 - it is quoted
+    database.execute(f"INSERT INTO {quoted} SELECT * FROM rows")  # noqa: S608
+    database.unregister("rows")
+
+
+def _flat(table: StateTable, part: pa.Table, key: Sequence[str]) -> pa.Table:
+    columns = frame_columns(_key_names(table.schema, key), table.schema.key_type, table.descriptor)
+    return storable(framed(part, columns))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def _explained(tables: Iterable[str]) -> Iterator[None]:
+    """Raise InvalidRequestError (``bad-query``) in place of an error of DuckDB."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        states = ", ".join(tables)
+        raise InvalidRequestError(
+            f"the query: {' '.join(_POSITION.sub('', str(error)).split())}",
+            kind="bad-query",
+            hint=f"the tables are {states}; DESCRIBE <table> lists the columns of one" if states else "",
+        ) from error
