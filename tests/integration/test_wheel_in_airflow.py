@@ -11,6 +11,8 @@ import pytest
 from tests.integration.installed_wheel import build, install
 from tools.matrix.story import CUSTOMERS, EXPECTED, Home, outcome
 
+pytestmark = pytest.mark.timeout(1800)
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
