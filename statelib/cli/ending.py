@@ -61,7 +61,7 @@ def end_in_trouble(troubles: Troubles) -> None:
     """Print a note per pipeline that was left out, and end the command with exit status 1; return if there is none."""
     show(
         Note(f"in trouble: {trouble.message}" + (f" ({trouble.hint})" if trouble.hint else ""))
-        for trouble in troubles.found()
+        for trouble in troubles.in_order()
     )
     if troubles.errors:
         raise typer.Exit(1)

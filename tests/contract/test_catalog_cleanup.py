@@ -305,7 +305,7 @@ def test_the_sweep_reads_its_facts_in_one_transaction(url: str, catalog: Catalog
 
     event.listen(Engine, "after_cursor_execute", complete_between)
     try:
-        known_files = catalog.cleanup.known(PIPE)
+        known_files = catalog.cleanup.records(PIPE)
     finally:
         event.remove(Engine, "after_cursor_execute", complete_between)
     completing[0].join()

@@ -47,7 +47,7 @@ def test_an_error_at_any_call_loses_nothing_and_leaves_nothing(
 
 READS: dict[str, Callable[[Catalog], object]] = {
     "doomed": lambda catalog: catalog.cleanup.doomed(NAME),
-    "known": lambda catalog: catalog.cleanup.known(NAME),
+    "records": lambda catalog: catalog.cleanup.records(NAME),
     "referenced": lambda catalog: catalog.cleanup.referenced(NAME),
     "list": lambda catalog: catalog.list(NAME),
     "pipelines": lambda catalog: catalog.pipelines(),

@@ -62,7 +62,7 @@ class World:
         publish(self.deployment, self.pipeline, first, len(EVENTS), [self.attempt(first)])
         register(self.deployment, self.pipeline, first.record.checkpoint_id)
         self.plan = self.begun(2)
-        self.files = self.found()
+        self.files = self.files_left()
 
     def begun(self, number: int) -> SnapshotPlan:
         begun = begin(self.deployment, self.pipeline, day(number), "test")
@@ -73,11 +73,11 @@ class World:
     def attempt(self, plan: SnapshotPlan, task: int = 0) -> SubtaskReport:
         return snapshot_subtask(Work(self.deployment, self.pipeline, plan), 0, task, EVENTS)
 
-    def found(self) -> set[Path]:
+    def files_left(self) -> set[Path]:
         return {path for path in (self.root / "state").rglob("*") if path.is_file()}
 
     def check(self, after: str) -> None:
-        assert self.found() == self.files, after
+        assert self.files_left() == self.files, after
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
@@ -103,7 +103,7 @@ def test_a_signal_at_any_step_leaves_no_file(world: World) -> None:
     world.attempt(world.plan, 0)  # Modules that are imported on first use take steps only once.
     with signal_arrives(None) as steps:
         world.attempt(world.plan, 1)
-    world.files = world.found()
+    world.files = world.files_left()
     places = random.Random(SEED)
     numbers, ended = sorted(places.sample(range(steps.count - LEAVING_STEPS), rounds(60, 2000))), 0
     for number in numbers:
@@ -111,7 +111,7 @@ def test_a_signal_at_any_step_leaves_no_file(world: World) -> None:
             world.attempt(world.plan, 2 + number)
             # The attempt had fewer steps, or Python dropped the exception, as it does with an exception in a
             # finalizer.
-            world.files, ended = world.found(), ended + 1
+            world.files, ended = world.files_left(), ended + 1
             continue
         world.check(f"a signal at step {number} of {steps.count}")
     assert ended < len(numbers) / 4

@@ -313,8 +313,8 @@ def test_a_process_with_an_open_stream_ends_and_publishes_nothing(begun: Begun, 
 def test_no_error_shows_the_endpoint_or_the_secret(
     s3: S3Endpoint, begun: Begun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(error: BaseException | None) -> str:
-        return f"{error!r} {error} {told(error.__cause__ or error.__context__)}" if error else ""
+    def whole_text(error: BaseException | None) -> str:
+        return f"{error!r} {error} {whole_text(error.__cause__ or error.__context__)}" if error else ""
 
     texts = []
     for status in (400, 401, 403, 404, 409, 412, 500, 503):
@@ -325,12 +325,12 @@ def test_no_error_shows_the_endpoint_or_the_secret(
         ):
             with pytest.raises(StatelibError) as caught:
                 act()
-            texts.append(told(caught.value))
+            texts.append(whole_text(caught.value))
     s3.break_next()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(RetryableError) as unreachable:
         begun.storage.read_metadata(begun.reference)
-    texts += [told(unreachable.value), repr(begun.storage), repr(begun.streams), repr(begun.reader)]
+    texts += [whole_text(unreachable.value), repr(begun.storage), repr(begun.streams), repr(begun.reader)]
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == CANARY
     assert [text for text in texts if CANARY in text or "127.0.0.1" in text] == []
 

@@ -14,7 +14,7 @@ CANARY = "canary-that-nobody-may-see"
 
 
 @dataclass
-class Told:
+class Received:
     places: Places
     metrics: StatsD
     lineage: Posted
@@ -45,12 +45,12 @@ class Told:
 
 
 @contextmanager
-def listening(places: Places) -> Iterator[Told]:
+def listening(places: Places) -> Iterator[Received]:
     with statsd() as metrics, http() as lineage:
-        yield Told(places, metrics, lineage)
+        yield Received(places, metrics, lineage)
 
 
-def check_what_was_told(received: Told, records: Sequence[CheckpointRecord]) -> None:
+def check_received(received: Received, records: Sequence[CheckpointRecord]) -> None:
     """Check what was received about checkpoints 1, 2 and 4, savepoint 3, and the restore of 1 before 4."""
     first = records[0]
     _check_metrics(received, first)
@@ -69,7 +69,7 @@ def check_what_was_told(received: Told, records: Sequence[CheckpointRecord]) -> 
     assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
 
 
-def _check_metrics(received: Told, first: CheckpointRecord) -> None:
+def _check_metrics(received: Received, first: CheckpointRecord) -> None:
     tags = f"pipeline={first.pipeline},kind=checkpoint,strategy={first.strategy}"
     for name in (
         "completed",
@@ -91,7 +91,7 @@ def _check_metrics(received: Told, first: CheckpointRecord) -> None:
     assert judged[f"pipeline={first.pipeline},severity=fail,result=passed"] > 0
 
 
-def _check_lineage(received: Told, records: Sequence[CheckpointRecord]) -> None:
+def _check_lineage(received: Received, records: Sequence[CheckpointRecord]) -> None:
     first, second, last = records[0], records[1], records[-1]
     name = first.pipeline
     by_version = {

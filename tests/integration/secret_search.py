@@ -22,7 +22,7 @@ def _in_base64(data: bytes) -> Iterator[str]:
         yield encoded[-(-before * 8 // 6) : whole]
 
 
-def found(secrets: Sequence[str], texts: Mapping[str, str | bytes]) -> list[str]:
+def texts_with_secrets(secrets: Sequence[str], texts: Mapping[str, str | bytes]) -> list[str]:
     """Return the names of the texts that contain one of the secrets in one of its forms."""
     wanted = [form for secret in secrets for form in forms(secret)]
     as_bytes = {name: text.encode() if isinstance(text, str) else text for name, text in texts.items()}

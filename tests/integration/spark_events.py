@@ -28,16 +28,16 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Told:
+class EventLog:
     """The events of an application in the order in which they happened."""
 
     events: tuple[Event, ...]
 
     @staticmethod
-    def of(directory: Path) -> "Told":
+    def of(directory: Path) -> "EventLog":
         (log,) = directory.iterdir()
         lines = log.read_text().splitlines(keepends=True)
-        return Told(tuple(json.loads(line) for line in lines if line.endswith("\n")))
+        return EventLog(tuple(json.loads(line) for line in lines if line.endswith("\n")))
 
     def started(self) -> list[Task]:
         return [_task(event) for event in self._all("TaskStart")]

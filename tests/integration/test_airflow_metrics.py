@@ -70,7 +70,7 @@ EXPECTED = {metric.name for metric in METRICS}
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     """Return a deployment with two completed checkpoints."""
-    root = tmp_path_factory.mktemp("told")
+    root = tmp_path_factory.mktemp("metrics")
     (root / "pipelines").mkdir()
     (root / "pipelines" / "sales.yaml").write_text(SALES)
     places = Places(work=root / "work", pipelines=root / "pipelines")
@@ -81,7 +81,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     return places
 
 
-def tell(places: Places, settings: Mapping[str, str]) -> str:
+def run_script(places: Places, settings: Mapping[str, str]) -> str:
     """Run the script in a process of its own and return its output."""
     env = environment(places, Ports()) | settings
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False)
@@ -89,7 +89,7 @@ def tell(places: Places, settings: Mapping[str, str]) -> str:
     return done.stderr + done.stdout
 
 
-def told_to_statsd(port: int) -> dict[str, str]:
+def statsd_settings(port: int) -> dict[str, str]:
     return {
         "AIRFLOW__METRICS__STATSD_ON": "True",
         "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
@@ -100,7 +100,7 @@ def told_to_statsd(port: int) -> dict[str, str]:
 
 def test_statsd_receives_every_metric_with_its_tags(places: Places) -> None:
     with statsd() as received:
-        tell(places, told_to_statsd(received.port))
+        run_script(places, statsd_settings(received.port))
     check_values(places, received)
     own = {line.partition(",")[0].removeprefix("airflow.") for line in received.lines}
     assert {name for name in own if name.startswith("statelib.")} == EXPECTED
@@ -142,7 +142,7 @@ def check_values(places: Places, received: StatsD) -> None:
 
 def test_otlp_receives_every_metric_with_its_tags(places: Places) -> None:
     with http() as received:
-        tell(
+        run_script(
             places,
             {
                 "AIRFLOW__METRICS__OTEL_ON": "True",
@@ -170,13 +170,13 @@ def points(received: Posted) -> dict[str, list[dict[str, str]]]:
 
 def test_nothing_is_sent_or_logged_if_metrics_and_lineage_are_off(places: Places) -> None:
     with statsd() as received:
-        output = tell(places, {"AIRFLOW__METRICS__STATSD_PORT": str(received.port)})
+        output = run_script(places, {"AIRFLOW__METRICS__STATSD_PORT": str(received.port)})
     assert received.lines == []
     assert "could not be emitted" not in output
 
 
 def test_an_unreachable_receiver_fails_nothing(places: Places) -> None:
-    tell(
+    run_script(
         places,
         {
             "AIRFLOW__METRICS__OTEL_ON": "True",

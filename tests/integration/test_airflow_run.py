@@ -29,7 +29,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
-from tests.integration.airflow_reports import Told, check_what_was_told, listening
+from tests.integration.airflow_reports import Received, check_received, listening
 from tests.support.worlds import CALM, publish_here
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
@@ -52,8 +52,8 @@ pytestmark = pytest.mark.timeout(1800)
 class World:
     """A running Airflow over a deployment of its own."""
 
-    def __init__(self, places: Places, running: RunningAirflow, receivers: Told) -> None:
-        self.told = receivers
+    def __init__(self, places: Places, running: RunningAirflow, receivers: Received) -> None:
+        self.received = receivers
         self.places = places
         self.client: AirflowClient = running.client
         self.deployment: Deployment = wiring.deployment(running.environment)
@@ -179,7 +179,7 @@ def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> 
     assert client.xcom(replayed, "register")["id"] == 4
     assert lines(world, 4) == lines(world, 2), "the replayed day gives the same state at another parallelism"
 
-    check_what_was_told(world.told, world.records(STREAKS))
+    check_received(world.received, world.records(STREAKS))
 
     world.succeed(world.trigger(f"{STREAKS}.savepoint", {"target": str(target), "stop": "drain"}))
     drained = world.records(STREAKS)[-1]

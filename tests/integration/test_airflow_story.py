@@ -89,12 +89,12 @@ def test_a_day_with_wrong_data_is_undone_by_a_restore_repaired_and_replayed(
     assert history == [5, 4, before], "the poisoned checkpoints are no part of the state"
     records = [r for r in catalog.list(NAME) if r.state is CheckpointState.COMPLETED]
     assert len(records) == 5, "they can still be looked at"
-    assert_late_runs_were_told_of(running)
+    assert_late_runs_were_reported(running)
     assert_a_rejected_plan_changes_nothing(running)
     assert_state_verify_finds_damage(running)
 
 
-def assert_late_runs_were_told_of(running: RunningAirflow) -> None:
+def assert_late_runs_were_reported(running: RunningAirflow) -> None:
     """Assert that late runs were reported: by Airflow's executor, and in the callback's log if no notifier is
     configured."""
     logs = Path(running.environment["AIRFLOW__LOGGING__BASE_LOG_FOLDER"]) / "executor_callbacks"

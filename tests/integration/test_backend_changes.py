@@ -73,12 +73,12 @@ def world(root: Path, way: tuple[str, str]) -> Deployment:
 def nothing_written(deployment: Deployment) -> Iterator[None]:
     """Assert that neither a file nor a row of a checkpoint was written."""
 
-    def found() -> tuple[list[Path], int]:
+    def files_and_rows() -> tuple[list[Path], int]:
         return sorted(Path(deployment.storage_root).rglob("*")), len(deployment.catalog().list(PipelineName("sales")))
 
-    before = found()
+    before = files_and_rows()
     yield
-    assert found() == before
+    assert files_and_rows() == before
 
 
 LATER = (("heap", "canonical"), ("rocksdb", "incremental"), ("rocksdb", "changelog"))

@@ -75,14 +75,14 @@ def hotel(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     return deployment
 
 
-def found(deployment: Deployment | None, *words: object) -> dict[str, tuple[int, int, int, str]]:
+def differences(deployment: Deployment | None, *words: object) -> dict[str, tuple[int, int, int, str]]:
     answer = json.loads(said(deployment, *DIFF, *words, "--json"))
     return {s["name"]: (s["added"], s["removed"], s["changed"], s["incomparable"]) for s in answer["states"]}
 
 
 @pytest.mark.parametrize("other", list(WAYS)[1:])
 def test_the_same_events_give_equal_state_in_every_format(hotel: Deployment, other: str) -> None:
-    output = found(hotel, "a/2", f"{other}/2")
+    output = differences(hotel, "a/2", f"{other}/2")
     assert {"hourly", "rooms", "seen", "total"} < set(output)
     assert len(output) > 4, "timers of the windows"
     assert set(output.values()) == {(0, 0, 0, "")}
@@ -90,17 +90,17 @@ def test_the_same_events_give_equal_state_in_every_format(hotel: Deployment, oth
 
 @pytest.mark.parametrize("other", list(WAYS)[1:])
 def test_the_changes_of_a_day_are_the_same_in_every_format(hotel: Deployment, other: str, tmp_path: Path) -> None:
-    expected = found(hotel, "a/1", "a/2")
+    expected = differences(hotel, "a/1", "a/2")
     assert expected["total"] == (0, 0, 7, "")
     assert expected["hourly"][0] > 0
-    assert found(hotel, "a/1", f"{other}/2", "-o", tmp_path / "x") == expected
+    assert differences(hotel, "a/1", f"{other}/2", "-o", tmp_path / "x") == expected
     changes = pq.read_table(tmp_path / "x" / "hourly.parquet")
     assert changes.column_names[:3] == ["key_group", "key", "namespace"]
     assert changes["change"].to_pylist().count("added") == expected["hourly"][0]
 
 
 def test_operators_with_different_uids_can_be_compared(hotel: Deployment) -> None:
-    assert set(found(hotel, "a/2", "e/2", "--operator", "a=e").values()) == {(0, 0, 0, "")}
+    assert set(differences(hotel, "a/2", "e/2", "--operator", "a=e").values()) == {(0, 0, 0, "")}
     assert "no operator 'a'" in refused(hotel, *DIFF, "a/2", "e/2", "--operator", "a")
     assert "no operator 'e'" in refused(hotel, *DIFF, "a/2", "e/2", "--operator", "e=a")
     for bad in ("a=", "=e", "="):
@@ -109,7 +109,7 @@ def test_operators_with_different_uids_can_be_compared(hotel: Deployment) -> Non
 
 @pytest.mark.parametrize(("before", "after"), EQUAL)
 def test_state_of_flink_is_equal_in_each_of_its_formats(before: str, after: str) -> None:
-    output = found(None, savepoint(f"1.20.5/{before}"), savepoint(f"1.20.5/{after}"))
+    output = differences(None, savepoint(f"1.20.5/{before}"), savepoint(f"1.20.5/{after}"))
     assert output
     assert set(output.values()) == {(0, 0, 0, "")}
 
@@ -121,7 +121,7 @@ def test_a_checkpoint_equals_a_savepoint_for_flink_with_the_same_state(hotel: De
     schema = without_timers(ours.schema())
     tables = {state.name: ours.to_arrow(state.name) for state in schema.states}
     same = written(tmp_path, "same", schema, tables)
-    output = found(hotel, "b/2", same, "--operator", "b=guests")
+    output = differences(hotel, "b/2", same, "--operator", "b=guests")
     assert {name: output[name] for name in tables} == dict.fromkeys(tables, (0, 0, 0, ""))
     total = tables["total"].sort_by("key_group")
     changed = total.slice(1).set_column(2, "value", pa.array([{"nights": -1}, *total["value"].to_pylist()[2:]]))
@@ -129,7 +129,7 @@ def test_a_checkpoint_equals_a_savepoint_for_flink_with_the_same_state(hotel: De
     new = new.append_column("value", pa.array([{"nights": 1}]))
     changed = pa.concat_tables([changed.drop_columns("key_group"), new.cast(changed.drop_columns("key_group").schema)])
     other = written(tmp_path, "other", schema, {**tables, "total": changed})
-    output = found(hotel, "b/2", other, "--operator", "b=guests", "-o", tmp_path / "x")
+    output = differences(hotel, "b/2", other, "--operator", "b=guests", "-o", tmp_path / "x")
     assert output["total"] == (1, 1, 1, "")
     assert {output[name] for name in tables if name != "total"} == {(0, 0, 0, "")}
     rows = pq.read_table(tmp_path / "x" / "total.parquet").to_pylist()

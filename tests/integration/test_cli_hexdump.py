@@ -139,7 +139,7 @@ def test_a_file_of_a_moved_snapshot_can_be_dumped() -> None:
     assert "expected a file below" in refused(None, "hexdump", last, "--file", shared[0].rpartition("/")[2])
 
 
-def told_streams(directory: Path, limit: int) -> list[dict[str, Any]]:
+def dumped_streams(directory: Path, limit: int) -> list[dict[str, Any]]:
     """Return the parts of all streams of a savepoint's keyed state."""
     streams = [s for part in open_checkpoint(str(directory)).each_operator() for s in part.streams()]
     names = dict.fromkeys(s.name if isinstance(s, ByteStreamStateHandle) else s.path for s in streams)
@@ -173,7 +173,7 @@ def test_the_entries_of_canonical_key_groups_are_those_that_the_job_wrote(fixtur
     directory = savepoint(f"1.20.5/{fixture}")
     entries = [
         {"state": state, **entry["key"], **member}
-        for state, entry in entries_of(told_streams(directory, 10_000))
+        for state, entry in entries_of(dumped_streams(directory, 10_000))
         for member in entry["value"]
     ]
     wanted = [{k: v for k, v in line.items() if k not in ("op", "kind")} for line in truth_of(directory)]
@@ -186,7 +186,7 @@ def test_the_entries_of_canonical_key_groups_are_those_that_the_job_wrote(fixtur
 def test_the_entries_of_heap_key_groups_are_those_that_the_job_wrote() -> None:
     directory = savepoint("1.20.5/kinds-hashmap-native-p2")
     entries = [
-        (s, str(e["key"]), str(e["value"])) for s, e in entries_of(told_streams(directory, 10_000)) if "value" in e
+        (s, str(e["key"]), str(e["value"])) for s, e in entries_of(dumped_streams(directory, 10_000)) if "value" in e
     ]
     single = [line for line in truth_of(directory) if "value" in line and "uk" not in line and "idx" not in line]
     wanted = {(str(line["state"]), str(line["key"]), str(line["value"])) for line in single}
@@ -198,7 +198,7 @@ def test_the_entries_of_heap_key_groups_are_those_that_the_job_wrote() -> None:
     "fixture", ["kinds-hashmap-canonical-p1", "kinds-hashmap-native-p2", "compressed-hashmap-canonical"]
 )
 def test_only_a_limited_number_of_entries_is_decoded(fixture: str) -> None:
-    parts = told_streams(savepoint(f"1.20.5/{fixture}"), 3)
+    parts = dumped_streams(savepoint(f"1.20.5/{fixture}"), 3)
     whole = [part for part in parts if "stream, key groups" in str(part["title"])]
     assert len(entries_of(parts)) == 3 * len(whole)
     assert any(field["name"] == "further entries" for part in parts for field in part["fields"])

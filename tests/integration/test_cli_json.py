@@ -77,7 +77,7 @@ def shop(root: Path) -> Deployment:
     return deployment
 
 
-def told(deployment: Deployment, *words: object, status: int = 0) -> Any:
+def answer_of(deployment: Deployment, *words: object, status: int = 0) -> Any:
     result = call(deployment, *words, "--json")
     assert (result.exit_code, result.stderr) == (status, ""), result.output
     return json.loads(result.stdout)
@@ -96,18 +96,18 @@ def test_every_command_has_a_declared_json_answer() -> None:
 @pytest.mark.parametrize("command", CALLS)
 def test_the_keys_of_each_answer_are_those_of_the_reference(shop: Deployment, root: Path, command: str) -> None:
     words = CALLS[command].format(root=root).split()
-    assert_keys(ANSWERS[command], told(shop, *command.split(), *words))
+    assert_keys(ANSWERS[command], answer_of(shop, *command.split(), *words))
 
 
 def test_an_error_is_a_json_answer_too(shop: Deployment) -> None:
     for words in (["run", "sails"], ["verify", "sales/99"], ["catalog", "rebuild"], ["savepoint", "create", "sails"]):
-        assert_keys(ERROR, told(shop, *words, status=2))
+        assert_keys(ERROR, answer_of(shop, *words, status=2))
 
 
 def test_the_answers_of_commands_with_spark_have_the_declared_keys(
     shop: Deployment, root: Path, spark: SparkSession
 ) -> None:
-    assert_keys(ANSWERS["savepoint create"], told(shop, "savepoint", "create", "sales", "--note", "for machines"))
-    assert_keys(ANSWERS["pipelines stop"], told(shop, "pipelines", "stop", "sales", "--savepoint"))
-    told(shop, "pipelines", "resume", "sales")
-    assert_keys(CHECKED, told(shop, "bootstrap", root / "history.yaml", "-t", root / "flink", "--check"))
+    assert_keys(ANSWERS["savepoint create"], answer_of(shop, "savepoint", "create", "sales", "--note", "for machines"))
+    assert_keys(ANSWERS["pipelines stop"], answer_of(shop, "pipelines", "stop", "sales", "--savepoint"))
+    answer_of(shop, "pipelines", "resume", "sales")
+    assert_keys(CHECKED, answer_of(shop, "bootstrap", root / "history.yaml", "-t", root / "flink", "--check"))

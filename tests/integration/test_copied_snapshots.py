@@ -227,9 +227,9 @@ def test_files_that_the_storage_fails_to_copy_are_read_and_written(
     days(deployment, TRUNK, 1, 2)
     copied.fails = True
     snapshot = saved(deployment)
-    said_so = [r for r in caplog.records if "failed to copy" in r.getMessage()]
-    assert len(said_so) > 4
-    assert all(record.levelno == logging.WARNING for record in said_so)
+    warnings = [r for r in caplog.records if "failed to copy" in r.getMessage()]
+    assert len(warnings) > 4
+    assert all(record.levelno == logging.WARNING for record in warnings)
     restored(deployment, snapshot)
     days(deployment, TRUNK, 3, 3)
     fork(

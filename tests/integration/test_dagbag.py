@@ -40,7 +40,7 @@ json.dump({
                         "params": {k: d.params.get_param(k).dump() for k in d.params},
                         "deadlines": [[a.interval.total_seconds(), a.callback.path, a.callback.kwargs]
                                       for a in d.deadline or []],
-                        "told": [[n.pipeline, n.notifier, n.arguments]
+                        "alerts": [[n.pipeline, n.notifier, n.arguments]
                                  for n in d.default_args.get("on_failure_callback", [])],
                         "serialized": bool(DagSerialization.to_dict(d))} for d in bag.dags.values()},
     "failures": {" ".join(t): failure_of(list(t)) for t in
@@ -214,12 +214,12 @@ def test_fifty_pipelines_with_notifiers_and_deadlines_are_parsed_without_any_eng
     assert len(dags["dags"]) == 4 * 50 + len(OTHERS)
     mail = ["streaks_7", "airflow.providers.smtp.notifications.smtp.SmtpNotifier", {"to": "a@b.c"}]
     alerted = dags["dags"]["streaks_7.checkpoint"]
-    assert alerted["told"] == [mail]
+    assert alerted["alerts"] == [mail]
     (deadline,) = alerted["deadlines"]
     assert deadline[0] == 6 * 3600
     assert deadline[1] == "statelib_airflow.notifications.StatelibNotifier"
     assert deadline[2] == dict(zip(("pipeline", "notifier", "arguments"), mail, strict=True))
-    assert dags["dags"]["streaks_8.checkpoint"]["told"] == [["streaks_8", None, {}]], "the log, if nobody else"
+    assert dags["dags"]["streaks_8.checkpoint"]["alerts"] == [["streaks_8", None, {}]], "the log, if nobody else"
     assert dags["dags"]["streaks_8.checkpoint"]["deadlines"] == []
     waiting = [name for name, dag in dags["dags"].items() if "wait_for_source" in dag["tasks"]]
     assert waiting == ["streaks_9.checkpoint"], "only where the file has source.ready, and only before a checkpoint"

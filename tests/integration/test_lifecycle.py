@@ -82,8 +82,8 @@ def test_an_expired_attempt_aborts_its_checkpoint_and_no_try_continues(deploymen
     with pytest.raises(ConflictError, match="CHECKPOINT_EXPIRED: attempt") as refusal:
         plan_snapshot(deployment, pipeline, checkpoint_id)
     assert refusal.value.kind == "not-pending"
-    said_of_it = said(deployment, "checkpoints", "show", f"tally/{checkpoint_id}")
-    assert "aborted: CHECKPOINT_EXPIRED: attempt" in said_of_it
+    shown = said(deployment, "checkpoints", "show", f"tally/{checkpoint_id}")
+    assert "aborted: CHECKPOINT_EXPIRED: attempt" in shown
     assert '"failure": "CHECKPOINT_EXPIRED"' in said(deployment, "checkpoints", "list", "--all", "--json")
 
 

@@ -63,7 +63,7 @@ def local(deployment: Deployment) -> Path:
     return deployment.local_states(deployment.pipeline("tours")).path
 
 
-def kept(deployment: Deployment) -> list[str]:
+def directories_of_copies(deployment: Deployment) -> list[str]:
     """Return the directories of checkpoints on this host, and everything else beside them."""
     return sorted(p.name for p in local(deployment).iterdir())
 
@@ -346,7 +346,7 @@ def test_files_that_a_host_lacks_are_read_remotely(deployment: Deployment) -> No
 def test_disk_usage_is_bounded_over_twenty_checkpoints(deployment: Deployment) -> None:
     for number in range(1, 21):
         run(deployment, number)
-        assert kept(deployment) == sorted(f"chk-{n}" for n in (number - 1, number) if n)
+        assert directories_of_copies(deployment) == sorted(f"chk-{n}" for n in (number - 1, number) if n)
         for n in (number - 1, number):
             files = copies(deployment, n)
             assert len(files) < 40, "RocksDB compacts, and nothing else is left"
@@ -359,9 +359,9 @@ def test_copies_of_an_aborted_checkpoint_are_removed_by_the_next_run(deployment:
     second = begin(deployment, pipeline, day(2), "test").checkpoint_id
     publish_here(deployment, pipeline, second, events(2))
     abort(deployment, "tours", second, "not whole")
-    assert kept(deployment) == ["chk-1", "chk-2"]
+    assert directories_of_copies(deployment) == ["chk-1", "chk-2"]
     assert run(deployment, 2).restored_from == ("local", "local")
-    assert kept(deployment) == ["chk-1", "chk-3"]
+    assert directories_of_copies(deployment) == ["chk-1", "chk-3"]
 
 
 def test_a_savepoint_reads_copies_and_does_not_change_them(deployment: Deployment) -> None:
@@ -375,7 +375,7 @@ def test_a_savepoint_reads_copies_and_does_not_change_them(deployment: Deploymen
         assert manifest is not None
         assert manifest.restored_from == (source, source)
     assert copies(deployment, 1) == before
-    assert kept(deployment) == ["chk-1"]
+    assert directories_of_copies(deployment) == ["chk-1"]
     restore(deployment, str(saved.checkpoint_id), None)
     assert run(deployment, 2).restored_from == ("remote", "remote")
 
@@ -385,7 +385,7 @@ def test_a_restore_of_an_older_checkpoint_reads_remotely_if_its_copies_were_remo
     run(deployment, 2)
     restore(deployment, str(first.checkpoint_id), None)
     assert run(deployment, 2).restored_from == ("local", "local"), "it is still there"
-    assert kept(deployment) == ["chk-1", "chk-3"]
+    assert directories_of_copies(deployment) == ["chk-1", "chk-3"]
     run(deployment, 3)
     restore(deployment, str(first.checkpoint_id), None)
     assert run(deployment, 2).restored_from == ("remote", "remote")

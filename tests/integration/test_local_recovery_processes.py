@@ -20,7 +20,7 @@ from statelib.flows.wiring import Deployment
 from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from tests.integration.test_incremental_flow import events
-from tests.integration.test_local_recovery_flow import copies, kept, local, run, use
+from tests.integration.test_local_recovery_flow import copies, directories_of_copies, local, run, use
 from tests.support.worlds import CHECKOUT, day, new_deployment, owned
 
 
@@ -55,8 +55,10 @@ def test_a_process_that_dies_while_copying_loses_only_copies(
     assert elsewhere(tmp_path, 1, event, number) == -signal.SIGKILL
     assert run(deployment, 1).restored_from == ("empty", "empty")
     assert run(deployment, 2).restored_from == ("local", "local")
-    assert len(kept(deployment)) == 2
-    assert all(len({p.parent for p in copies(deployment, int(name[4:]))}) == 2 for name in kept(deployment))
+    assert len(directories_of_copies(deployment)) == 2
+    assert all(
+        len({p.parent for p in copies(deployment, int(name[4:]))}) == 2 for name in directories_of_copies(deployment)
+    )
     assert run(deployment, 3).restored_from == ("local", "local")
 
 
@@ -68,7 +70,7 @@ def test_removal_that_a_process_death_interrupted_is_completed_by_the_next_run(
         run(deployment, day_number)
     assert elsewhere(tmp_path, 3, event, number) == -signal.SIGKILL
     assert run(deployment, 3).restored_from == ("local", "local")
-    assert kept(deployment) == ["chk-2", "chk-4"]
+    assert directories_of_copies(deployment) == ["chk-2", "chk-4"]
 
 
 def test_tasks_on_one_host_can_run_at_the_same_time(deployment: Deployment) -> None:
@@ -91,4 +93,4 @@ def test_tasks_on_one_host_can_run_at_the_same_time(deployment: Deployment) -> N
     assert len({p.parent for p in copies(deployment, 3)}) == 4
     assert run(deployment, 4).restored_from == ("local", "local")
     assert len({p.parent for p in copies(deployment, 3)}) == 2, "the losers' copies are of no use"
-    assert kept(deployment) == ["chk-3", "chk-4"]
+    assert directories_of_copies(deployment) == ["chk-3", "chk-4"]

@@ -34,7 +34,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from statelib.spark.snapshot.worker import Work
 from statelib.telemetry.logs import LogSettings
-from tests.integration.secret_search import found
+from tests.integration.secret_search import texts_with_secrets
 from tests.integration.shop import SALES, TOURS, environment, sales
 from tests.support.fault_proxy import Fault
 from tests.support.postgresql_server import Listen, NoServer, postgresql_server
@@ -184,8 +184,8 @@ def test_a_story_that_succeeds_leaves_no_secret(
     left = story.left(tmp_path)
     assert {"table checkpoint", f"{tmp_path}/pipelines/sales.yaml"} < set(left)
     assert any(name.endswith("chk-1/_metadata") for name in left)
-    assert found(SECRETS, {**story.said, **left}) == []
-    assert found(["hop-1"], {**story.said, **left}), "the same search finds what is there"
+    assert texts_with_secrets(SECRETS, {**story.said, **left}) == []
+    assert texts_with_secrets(["hop-1"], {**story.said, **left}), "the same search finds what is there"
 
 
 def test_a_story_that_fails_shows_no_secret(
@@ -222,7 +222,7 @@ def test_a_story_that_fails_shows_no_secret(
     assert story.call("verify") != 0
     s3.break_next()
     story.say("log", caplog.text)
-    assert found(SECRETS, {**story.said, **story.left(tmp_path)}) == []
+    assert texts_with_secrets(SECRETS, {**story.said, **story.left(tmp_path)}) == []
 
 
 def test_neither_the_page_nor_a_dag_shows_a_secret(
@@ -258,7 +258,7 @@ def test_neither_the_page_nor_a_dag_shows_a_secret(
     assert {answer[f"{number} /api/pipelines"][:4] for number in (1, 2, 3)} == {"503 "}
     assert "dag sales.checkpoint" in answer
     files = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert found(SECRETS, {**answer, **files, "lines": done.stdout + done.stderr}) == []
+    assert texts_with_secrets(SECRETS, {**answer, **files, "lines": done.stdout + done.stderr}) == []
 
 
 def test_the_search_finds_a_secret_that_was_planted(story: Story, tmp_path: Path) -> None:
@@ -280,4 +280,4 @@ def test_the_search_finds_a_secret_that_was_planted(story: Story, tmp_path: Path
         connection.execute(update(CHECKPOINT).values(note=PASSWORD))
     engine.dispose()
     planted = {"state/planted", f"{tmp_path}/scratch/planted", "table checkpoint"}
-    assert {*story.said, *planted} <= set(found(SECRETS, {**story.said, **story.left(tmp_path)}))
+    assert {*story.said, *planted} <= set(texts_with_secrets(SECRETS, {**story.said, **story.left(tmp_path)}))

@@ -59,7 +59,7 @@ def test_every_row_is_sent_to_the_subtask_that_owns_its_key_group(
     path.write_text(PIPELINE.format(key=key, max_parallelism=max_parallelism))
     pipeline = load_pipeline(path)
     events = columns(seed=41).cast(event_schema(pipeline))
-    assert expected(pipeline, events, parallelism) == found(spark, pipeline, events, parallelism)
+    assert expected(pipeline, events, parallelism) == owners_by_spark(spark, pipeline, events, parallelism)
 
 
 def expected(pipeline: Pipeline, events: pa.Table, parallelism: int) -> list[int]:
@@ -70,6 +70,6 @@ def expected(pipeline: Pipeline, events: pa.Table, parallelism: int) -> list[int
     return owners.tolist()
 
 
-def found(spark: SparkSession, pipeline: Pipeline, events: pa.Table, parallelism: int) -> list[int]:
+def owners_by_spark(spark: SparkSession, pipeline: Pipeline, events: pa.Table, parallelism: int) -> list[int]:
     frame = spark.createDataFrame(events).select(owner(pipeline, parallelism).alias("owner"))
     return frame.toArrow()["owner"].to_pylist()

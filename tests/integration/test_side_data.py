@@ -124,7 +124,7 @@ def models(checkpoint: Checkpoint) -> list[set[str]]:
     return [shops_of(bytes(read(part.handle))) for part in sorted(records, key=lambda p: p.key_group_range.start)]
 
 
-def known(checkpoint: Checkpoint) -> set[str]:
+def all_shops(checkpoint: Checkpoint) -> set[str]:
     return set[str]().union(*models(checkpoint))
 
 
@@ -157,7 +157,7 @@ def story(deployment: Deployment, run: Run) -> None:
     """Run five days, gc, a restore of the second one, and rescaling from two subtasks to three and to one."""
     one_day(deployment, 1, run)
     second = one_day(deployment, 2, run)
-    assert known(opened(deployment, second)) == {"a", "b", "c", "d"}
+    assert all_shops(opened(deployment, second)) == {"a", "b", "c", "d"}
     assert before(opened(deployment, second)) == {"a": True, "b": False, "c": False, "d": False}
     third = one_day(deployment, 3, run)
     assert files(opened(deployment, third)) == files(opened(deployment, second)), (
@@ -165,12 +165,12 @@ def story(deployment: Deployment, run: Run) -> None:
     )
     one_day(deployment, 4, run)
     fifth = one_day(deployment, 5, run)
-    assert known(opened(deployment, fifth)) == set("abcdef")
+    assert all_shops(opened(deployment, fifth)) == set("abcdef")
     assert before(opened(deployment, fifth)) == {"a": True, "b": False, "c": True, "d": False, "e": False, "f": False}
 
     restore(deployment, str(second))
     again = one_day(deployment, 3, run, ["b", "e"])
-    assert known(opened(deployment, again)) == {"a", "b", "c", "d", "e"}, (
+    assert all_shops(opened(deployment, again)) == {"a", "b", "c", "d", "e"}, (
         "f was seen after the checkpoint that is restored"
     )
     assert before(opened(deployment, again))["e"] is False
@@ -265,7 +265,7 @@ def test_a_fork_continues_with_the_side_data(deployment: Deployment, copy: bool)
     begun = begin(deployment, deployment.pipeline("branch"), day(3), "test").checkpoint_id
     publish_here(deployment, deployment.pipeline("branch"), begun, table(["z"]))
     register(deployment, deployment.pipeline("branch"), begun)
-    assert known(opened(deployment, begun, "branch")) == {"a", "b", "c", "d", "z"}
+    assert all_shops(opened(deployment, begun, "branch")) == {"a", "b", "c", "d", "z"}
     clean(deployment)
     is_whole(deployment)
 
@@ -359,7 +359,7 @@ def test_a_rebuilt_catalog_refers_to_the_files_of_side_data(deployment: Deployme
     Path(deployment.catalog_url.removeprefix("sqlite:///")).unlink()
     apply_rebuild(deployment, plan_rebuild(deployment))
     is_whole(deployment)
-    assert known(opened(deployment, second)) == {"a", "b", "c", "d"}
+    assert all_shops(opened(deployment, second)) == {"a", "b", "c", "d"}
     one_day(deployment, 3)
     clean(deployment)
     is_whole(deployment)

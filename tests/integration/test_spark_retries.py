@@ -109,8 +109,8 @@ class Job:
     held: Held
     log: Path
 
-    def told(self) -> spark_events.Told:
-        return spark_events.Told.of(self.log)
+    def event_log(self) -> spark_events.EventLog:
+        return spark_events.EventLog.of(self.log)
 
     def wait_for(self, find: Callable[[], T | None], what: str) -> T:
         deadline = time.monotonic() + PATIENCE_S
@@ -165,7 +165,7 @@ def test_the_speculative_copy_of_a_slow_attempt_counts(world: World, tmp_path: P
         slow, copy = job.came("0-0-0").task, job.came("0-1-0").task
         job.held.release("0-1-0")
         job.succeed()
-        output = job.told()
+        output = job.event_log()
     tasks = {task.task: task for task in output.started()}
     assert (tasks[slow].speculative, tasks[copy].speculative) == (False, True)
     assert (tasks[slow].stage, tasks[slow].stage_attempt) == (tasks[copy].stage, tasks[copy].stage_attempt)
@@ -182,8 +182,8 @@ def test_the_stage_is_run_again_after_an_executor_died(world: World, tmp_path: P
     world.new_pipeline(name)
     with submitted(world, name, tmp_path, BOTH_EXECUTORS) as job, job.held.holding("0-0-0", "1-0-0"):
         first = [job.came("0-0-0"), job.came("1-0-0")]
-        shuffled = job.told().stages("Completed")[-1]["Stage ID"]
-        writers = {task.executor for task in job.told().started() if task.stage == shuffled}
+        shuffled = job.event_log().stages("Completed")[-1]["Stage ID"]
+        writers = {task.executor for task in job.event_log().started() if task.stage == shuffled}
         dead = next(subtask for subtask, came in enumerate(first) if came.executor in writers)
         alive = 1 - dead
         with job.held.holding(*[f"{alive}-0-1"] * (wins == "old")):
@@ -194,7 +194,7 @@ def test_the_stage_is_run_again_after_an_executor_died(world: World, tmp_path: P
                 job.held.release(f"{alive}-0-0")
             retried = job.came(f"{dead}-0-1").task
             job.succeed()
-            output = job.told()
+            output = job.event_log()
     assert first[dead].executor in output.lost_executors()
     assert "FetchFailed" in output.failures()
     assert_stages_were_run_again(output, {first[dead].task, first[alive].task}, {again, retried})
@@ -202,7 +202,7 @@ def test_the_stage_is_run_again_after_an_executor_died(world: World, tmp_path: P
     assert_one_of_each(world, name, won={retried, remaining}, lost={first[dead].task, lost}, killed={first[dead].task})
 
 
-def assert_stages_were_run_again(log: spark_events.Told, first: set[int], again: set[int]) -> None:
+def assert_stages_were_run_again(log: spark_events.EventLog, first: set[int], again: set[int]) -> None:
     """Assert that the stage of the ``first`` tasks ran again, and tasks of a stage before it, whose output was
     lost."""
     tasks = {task.task: task for task in log.started()}

@@ -68,7 +68,7 @@ def expected(number: int) -> dict[str, dict[str, object]]:
     return held
 
 
-def found(opened: Checkpoint, deployment: Deployment) -> dict[str, dict[str, object]]:
+def stored_state(opened: Checkpoint, deployment: Deployment) -> dict[str, dict[str, object]]:
     held: dict[str, dict[str, object]] = {"last": {}, "items": {}, "per_item": {}, "clicks": {}}
     for name, table in opened.tables(scratch=deployment.work_directory):
         for row in table.to_pylist():
@@ -89,7 +89,7 @@ def run(deployment: Deployment, number: int) -> Checkpoint:
     register(deployment, pipeline, begun.checkpoint_id)
     opened = resolve(deployment, f"carts/{begun.checkpoint_id}")
     assert verify(opened, scratch=deployment.work_directory).problems == (), "counts and digests are of what is stored"
-    assert found(opened, deployment) == expected(number)
+    assert stored_state(opened, deployment) == expected(number)
     return opened
 
 
@@ -97,7 +97,7 @@ def test_each_day_the_checkpoint_contains_exactly_the_living_state(deployment: D
     for number in range(1, 7):
         opened = run(deployment, number)
     assert len(expected(6)["last"]) == USERS // 2
-    assert all(len(items) == 3 for items in found(opened, deployment)["items"].values())
+    assert all(len(items) == 3 for items in stored_state(opened, deployment)["items"].values())
 
 
 def test_expired_entries_are_in_no_file_of_a_later_checkpoint(deployment: Deployment) -> None:
@@ -128,7 +128,7 @@ def test_a_replay_gives_the_same_state_and_a_longer_time_to_live_brings_nothing_
     path.write_text(path.read_text().replace("ttl: 2d", "ttl: 300d"))
     begun = begin(deployment, deployment.pipeline("carts"), day(5), "test")
     publish_here(deployment, deployment.pipeline("carts"), begun.checkpoint_id, events(5))
-    last = found(resolve_pending(deployment, begun.checkpoint_id), deployment)["last"]
+    last = stored_state(resolve_pending(deployment, begun.checkpoint_id), deployment)["last"]
     assert sorted(last) == sorted(f"u{n}" for n in range(0, USERS, 2))
 
 
@@ -147,7 +147,9 @@ def test_a_savepoint_equals_its_base_even_under_another_time_to_live(deployment:
     )
     publish_here(deployment, pipeline, begun.checkpoint_id)
     register(deployment, pipeline, begun.checkpoint_id)
-    assert found(resolve(deployment, f"carts/{begun.checkpoint_id}"), deployment) == found(base, deployment)
+    assert stored_state(resolve(deployment, f"carts/{begun.checkpoint_id}"), deployment) == stored_state(
+        base, deployment
+    )
 
 
 def test_adding_a_time_to_live_to_a_state_is_refused(deployment: Deployment) -> None:

@@ -39,7 +39,7 @@ def explore(setting: Setting, mechanisms: Mechanisms, most: int = 5_000_000) -> 
 
 
 def damage(world: World) -> str:
-    """Return the first COMPLETED checkpoint without its ``_metadata`` or all its bytes."""
+    """Return which COMPLETED checkpoint lacks its ``_metadata`` or some of its bytes, or '' if none does."""
     for row in world.rows:
         if row.state is COMPLETED:
             if not row.needs <= world.objects:

@@ -60,7 +60,7 @@ def expected(old: dict[Any, Any], new: dict[Any, Any]) -> dict[Any, tuple[str, A
     return added | removed | changed
 
 
-def found(table: pa.Table) -> dict[Any, tuple[str, Any, Any]]:
+def changes_by_key(table: pa.Table) -> dict[Any, tuple[str, Any, Any]]:
     rows = table.to_pylist()
     by_key = {
         (row["key"], row["user_key"]) if "user_key" in row else row["key"]: (row["change"], row["before"], row["after"])
@@ -84,7 +84,7 @@ def test_the_diff_of_two_snapshots_is_that_of_their_dicts(
         assert [state.name for state in made.states] == ["total", "places"]
         for state_diff, mine, theirs in zip(made.states, old, new, strict=True):
             differences = expected(mine, theirs)
-            assert found(made.to_arrow(state_diff.name)) == differences
+            assert changes_by_key(made.to_arrow(state_diff.name)) == differences
             kinds = [kind for kind, _, _ in differences.values()]
             counts = tuple(map(kinds.count, ("added", "removed", "changed")))
             assert (state_diff.added, state_diff.removed, state_diff.changed) == counts

@@ -93,11 +93,11 @@ class Model:
             self.held[name].pop(key, None)
         elif name == "l":
             old: list[Any] = list(self.held["l"].get(key, []))
-            self.held["l"][key] = [self.kept(old, x) for x in value]
+            self.held["l"][key] = [self.element_with_time(old, x) for x in value]
         else:
             self.held[name][key] = (self.now, value) if name != "ever" else value
 
-    def kept(self, old: list[tuple[int, str]], element: str) -> tuple[int, str]:
+    def element_with_time(self, old: list[tuple[int, str]], element: str) -> tuple[int, str]:
         """Return the element with its time: an element of the old list keeps its time, and is used once."""
         for i, (_, x) in enumerate(old):
             if x == element:

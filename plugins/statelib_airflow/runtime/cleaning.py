@@ -104,7 +104,7 @@ def one_after_another(
 
 def _end_in_trouble(troubles: "Troubles") -> None:
     """Fail the task if a pipeline was left out, with an error that names every such pipeline."""
-    for trouble in troubles.found():
+    for trouble in troubles.in_order():
         log.error("%s (%s)", trouble.message, trouble.hint)
     with failing_fast():
         troubles.check()

@@ -243,11 +243,11 @@ class Cleanup:
                     .values(state=after(event))
                 )
 
-    def known(self, pipeline: PipelineName) -> CatalogRecords:
+    def records(self, pipeline: PipelineName) -> CatalogRecords:
         """Return the catalog's facts for the orphan sweep. Call this only after storage was listed, so that a file
         which is registered meanwhile is not taken for an orphan."""
         with self.transaction(read_only=True) as connection:
-            return storage_facts.known(connection, pipeline)
+            return storage_facts.catalog_records(connection, pipeline)
 
     def file(self, uri: str) -> FileFacts | None:
         """Return the catalog's row of a file and the checkpoints that refer to it, None if it was never recorded."""

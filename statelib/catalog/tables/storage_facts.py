@@ -35,7 +35,7 @@ class FileFacts:
     references: tuple[Reference, ...]
 
 
-def known(connection: Connection, pipeline: PipelineName) -> CatalogRecords:
+def catalog_records(connection: Connection, pipeline: PipelineName) -> CatalogRecords:
     """Return the files, attempts and checkpoints that :func:`statelib.coordinator.orphans.classify` compares storage
     with. ``connection`` must be one transaction that sees one state of the catalog."""
     # Files and attempts of all pipelines: a checkpoint of one pipeline may refer to a file of another. In doubt, as

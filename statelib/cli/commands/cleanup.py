@@ -56,7 +56,7 @@ def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json =
         "retired": retired,
         "collected": collected,
         "without_file": without_files,
-        "troubles": troubles.found(),
+        "troubles": troubles.in_order(),
     }
     present(document, _gc_view(retired, collected, without_files, dry_run), as_json)
     show(_notes_on_unfinished_uploads(deployment))

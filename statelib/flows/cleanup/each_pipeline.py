@@ -41,7 +41,7 @@ class Troubles:
                 self.errors[name] = error
         return results
 
-    def found(self) -> tuple[Trouble, ...]:
+    def in_order(self) -> tuple[Trouble, ...]:
         """Return the errors in the order in which they occurred."""
         return tuple(Trouble(name, e.kind, _naming(name, e), e.hint) for name, e in self.errors.items())
 
@@ -52,7 +52,7 @@ class Troubles:
         RetryableError if a retry can help one of them, otherwise of the class of the first."""
         if not self.errors:
             return
-        troubles, errors = self.found(), list(self.errors.values())
+        troubles, errors = self.in_order(), list(self.errors.values())
         first = errors[0]
         if len(errors) == 1:
             raise type(first)(troubles[0].message, kind=first.kind, hint=first.hint) from first

@@ -143,7 +143,7 @@ def survey(
     reached_ms = now_ms() if looks_only else _storage_now_ms(remover, listed)
     if reached_ms is None:
         return ()
-    return classify(list(listed.values()), catalog.cleanup.known(name), reached_ms, grace_ms)
+    return classify(list(listed.values()), catalog.cleanup.records(name), reached_ms, grace_ms)
 
 
 def _storage_now_ms(remover: CheckpointRemover, listed: Iterable[str]) -> int | None:

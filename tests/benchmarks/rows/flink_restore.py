@@ -2,7 +2,7 @@
 
 The warm cluster of one process restores into its heap and touches nothing; the warm Spark session sums up every key and
 every value. Both have two subtasks or cores. Flink writes the savepoint itself, by restoring ours: uncompressed, as it
-does unless told otherwise. The one that statelib writes, Snappy-framed, is measured as well. Counts are compared.
+does by default. The one that statelib writes, Snappy-framed, is measured as well. Counts are compared.
 """
 
 import time

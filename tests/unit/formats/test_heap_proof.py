@@ -47,7 +47,7 @@ def stream(groups: dict[int, dict[int, bytes]]) -> tuple[KeyGroupsStateHandle, b
     return KeyGroupsStateHandle(KeyGroupRange(0, 127), tuple(offsets), ByteStreamStateHandle("s", data)), data
 
 
-def found(groups: dict[int, dict[int, bytes]], only: int = 1) -> list[tuple[bytes, bytes]]:
+def read_values(groups: dict[int, dict[int, bytes]], only: int = 1) -> list[tuple[bytes, bytes]]:
     handle, data = stream(groups)
     pairs: list[tuple[bytes, bytes]] = []
     for _, rows in iter_heap(lambda a, b: memoryview(data)[a:b], handle, HEADER, only=only):
@@ -67,21 +67,21 @@ def test_the_ends_of_values_are_found_if_keys_and_the_next_state_prove_them() ->
     keys_of = by_group([made.randrange(-(2**63), 2**63) for _ in range(300)])
     groups = {g: {k: made.randbytes(made.randrange(1, 40)) for k in keys} for g, keys in keys_of.items()}
     wanted = [(bytes([g]) + entry(k, b"")[1:] + b"\0", v) for g, values in groups.items() for k, v in values.items()]
-    assert found(groups) == sorted(wanted)
-    assert len(found(groups, only=0)) == 300
-    assert len(found(groups, only=2)) == len(groups)
+    assert read_values(groups) == sorted(wanted)
+    assert len(read_values(groups, only=0)) == 300
+    assert len(read_values(groups, only=2)) == len(groups)
 
 
 def test_the_only_value_of_a_key_group_ends_at_its_end() -> None:
     groups = {g: {keys[0]: entry(keys[-1], b"\0")} for g, keys in by_group(range(300)).items()}
-    assert [value for _, value in found(groups)] == [v for g in sorted(groups) for v in groups[g].values()]
+    assert [value for _, value in read_values(groups)] == [v for g in sorted(groups) for v in groups[g].values()]
 
 
 def test_a_value_that_could_contain_an_entry_is_refused() -> None:
     (group, keys) = next((g, keys) for g, keys in by_group(range(1000)).items() if len(keys) > 2)
-    assert len(found({group: {keys[0]: b"abc", keys[1]: b"de"}})) == 2
+    assert len(read_values({group: {keys[0]: b"abc", keys[1]: b"de"}})) == 2
     with pytest.raises(UnsupportedError) as caught:
-        found({group: {keys[0]: b"a" + entry(keys[2], b"b"), keys[1]: b"de"}})
+        read_values({group: {keys[0]: b"a" + entry(keys[2], b"b"), keys[1]: b"de"}})
     assert caught.value.kind == "opaque-entries"
 
 
@@ -90,5 +90,5 @@ def test_a_value_that_could_contain_the_next_state_is_refused() -> None:
     (group, keys) = next(iter(by_group(range(10)).items()))
     one = struct.pack(">Qq", (1 << 63) + 5, keys[0]) + b"\0"
     with pytest.raises(UnsupportedError) as caught:
-        found({group: {keys[0]: b"a" + struct.pack(">Hi", 2, 2) + one[: len(one) - 6]}})
+        read_values({group: {keys[0]: b"a" + struct.pack(">Hi", 2, 2) + one[: len(one) - 6]}})
     assert caught.value.kind == "opaque-entries"

@@ -36,7 +36,7 @@ BOTH = tuple(SnapshotExecutionType)
 
 
 class Resources(ScanResources):
-    """Counts how often it was released."""
+    """A resource that counts how often it was released."""
 
     released = 0
 

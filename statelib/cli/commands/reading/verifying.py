@@ -115,7 +115,7 @@ def _verify_all(
     deployment = wiring.begun_deployment()
     troubles = Troubles()
     directories = _directories(deployment, snapshot, pipeline, troubles)
-    unread = [Verification(trouble.pipeline, 0, 0, None, (trouble.message,)) for trouble in troubles.found()]
+    unread = [Verification(trouble.pipeline, 0, 0, None, (trouble.message,)) for trouble in troubles.in_order()]
     if not directories:
         troubles.check()
     results = []
