@@ -10,8 +10,9 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from statelib.spark.dataframe.options import snapshot_of
-from tests.integration.shop import environment, open_shop
+from tests.integration.shop import environment, open_shop, sales
 from tests.integration.shop_cli import refused, said
+from tests.support.worlds import checkpoint_of
 
 
 @pytest.fixture
@@ -62,3 +63,44 @@ def test_spark_loads_head_and_latest(shop: Deployment, monkeypatch: pytest.Monke
         monkeypatch.setenv(name, value)
     opened = snapshot_of({"path": "sales/head"})
     assert opened.directory == resolve(shop, "sales/1").directory
+
+
+def test_a_moment_names_the_state_of_that_time(shop: Deployment) -> None:
+    """The head is 1, whose interval is the first day; 2 and 5 have the second day, but are not in its history."""
+    assert number(said(shop, "inspect", "sales@2013-01-02", "--json")) == 1
+    assert number(said(shop, "inspect", "sales@2014-01-01T06:30", "--json")) == 1
+    refusal = refused(shop, "inspect", "sales@2013-01-01T23:59:59")
+    assert "no interval in the history of pipeline sales had ended" in refusal
+    second = checkpoint_of(shop, "sales", 2, sales(50))
+    for moment, expected in (
+        ("2013-01-02", 1),
+        ("2013-01-02T23:59", 1),
+        ("2013-01-03", second),
+        ("2013-02-01", second),
+    ):
+        assert number(said(shop, "checkpoints", "show", f"sales@{moment}", "--json")) == expected
+    assert json.loads(said(shop, "query", "sales@2013-01-02", "SELECT sum(sold)::int FROM total", "--json"))[
+        "rows"
+    ] == [[6]]
+    assert "'2013-13-01' is no time" in refused(shop, "inspect", "sales@2013-13-01")
+    plan = json.loads(said(shop, "restore", "sales", "sales@2013-01-02", "--dry-run", "--json"))
+    assert plan == json.loads(said(shop, "restore", "sales", "1", "--dry-run", "--json"))
+
+
+def test_a_moment_is_in_the_time_zone_of_the_schedule(shop: Deployment) -> None:
+    file = Path(shop.pipelines_directory) / "sales.yaml"
+    file.write_text(file.read_text() + 'schedule: {cron: "@daily", start: 2013-01-01, time_zone: America/New_York}\n')
+    refused(shop, "inspect", "sales@2013-01-01T18:59")
+    assert number(said(shop, "inspect", "sales@2013-01-01T19:00", "--json")) == 1
+    assert number(said(shop, "inspect", "sales@2013-01-02T00:00Z", "--json")) == 1
+
+
+def test_a_moment_whose_checkpoint_is_deleted_is_refused(shop: Deployment) -> None:
+    """An older checkpoint does not have the events of that time."""
+    file = Path(shop.pipelines_directory) / "sales.yaml"
+    file.write_text(file.read_text().replace("checkpoint: {", "checkpoint: {retain: {count: 1}, "))
+    ids = [checkpoint_of(shop, "sales", number_of_day, sales(10 * number_of_day)) for number_of_day in (2, 3)]
+    said(shop, "gc")
+    refusal = refused(shop, "inspect", "sales@2013-01-03")
+    assert "checkpoint sales@2013-01-03 is deleted" in refusal or "is deleting" in refusal
+    assert number(said(shop, "inspect", "sales@2013-01-04", "--json")) == ids[-1]

@@ -37,7 +37,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
-        help="<id>, head, latest, <pipeline>/<id>, or the path of a snapshot directory.",
+        help="<id>, head, latest, <pipeline>/<id>, <pipeline>@<moment>, or the path of a snapshot directory.",
         autocompletion=completion.ids_of_pipeline,
     ),
 ]

@@ -1,5 +1,9 @@
-"""Find and open checkpoints by their ids."""
+"""Find and open checkpoints by their ids, names and moments."""
 
+import re
+from datetime import UTC
+
+from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
@@ -8,11 +12,13 @@ from statelib.savepoints.opened import Checkpoint
 
 HEAD, LATEST = "head", "latest"
 """Names of a pipeline's checkpoints, instead of an id."""
+_AS_OF = re.compile(r"([^/@:]+)@(\d{4}-.*)")
+"""A pipeline and a moment, as in ``sales@2026-01-05``."""
 
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
-    """Open a snapshot by ``<pipeline>/<id>``, ``<pipeline>/head`` or ``<pipeline>/latest``, or by the path of its
-    directory or ``_metadata`` file.
+    """Open a snapshot by ``<pipeline>/<id>``, ``<pipeline>/head``, ``<pipeline>/latest`` or ``<pipeline>@<moment>``, or
+    by the path of its directory or ``_metadata`` file.
 
     Raises as :func:`stored_record` and :meth:`Deployment.open`."""
     if not is_id(text):
@@ -35,16 +41,20 @@ def stored_record(deployment: Deployment, text: str) -> CheckpointRecord:
 
 
 def is_id(text: str) -> bool:
-    """Return whether the text is a ``<pipeline>/<id>`` and not a path or a URI."""
-    return not text.startswith(("/", ".")) and ":" not in text
+    """Return whether the text is a ``<pipeline>/<id>`` or ``<pipeline>@<moment>``, and not a path or a URI."""
+    return _AS_OF.fullmatch(text) is not None or (not text.startswith(("/", ".")) and ":" not in text)
 
 
 def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, CheckpointId]:
     """Return (pipeline, id) of a ``<pipeline>/<id>``, of ``<pipeline>/head``, the checkpoint on which the next run
-    builds, or of ``<pipeline>/latest``, the newest completed checkpoint or savepoint.
+    builds, of ``<pipeline>/latest``, the newest completed checkpoint or savepoint, or of ``<pipeline>@<moment>``, the
+    checkpoint in the head's history with the events of all intervals that had ended at that moment.
 
-    Raises as :func:`parse_checkpoint` and :func:`check_pipeline`, and NotFoundError (``no-checkpoint``) if the pipeline
-    has no head, or nothing that is completed."""
+    Raises as :func:`parse_checkpoint` and :func:`check_pipeline`, InvalidRequestError (``bad-time``), and NotFoundError
+    (``no-checkpoint``) if the pipeline has no head, nothing that is completed, or nothing of that time."""
+    as_of = _AS_OF.fullmatch(text)
+    if as_of:
+        return _as_of(deployment, as_of[1], as_of[2])
     name, _, word = text.rpartition("/")
     if word not in (HEAD, LATEST) or not name:
         return parse_checkpoint(text)
@@ -61,6 +71,26 @@ def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, C
             hint=f"statelib checkpoints list -p {pipeline} --all shows what it has",
         )
     return pipeline, number
+
+
+def _as_of(deployment: Deployment, name: str, text: str) -> tuple[PipelineName, CheckpointId]:
+    """Return the newest checkpoint in the head's history whose interval ends at the moment or before it, also one that
+    is deleted: an older one does not have the events of that time."""
+    pipeline = check_pipeline(deployment, name)
+    zone = next((file.zone for file in deployment.pipelines() if file.name == name), UTC)
+    end_ms = moment(text, zone)
+    catalog = deployment.existing_catalog()
+    head = catalog.head(pipeline).head
+    history = [] if head is None else catalog.lineage(pipeline, head)
+    ended = [record for record in history if record.interval is not None and record.interval.end_ms <= end_ms]
+    if not ended:
+        raise NotFoundError(
+            f"{name}@{text}: no interval in the history of pipeline {pipeline} had ended at that moment",
+            kind="no-checkpoint",
+            hint=f"statelib checkpoints list -p {pipeline} shows the intervals",
+        )
+    newest = max(ended, key=lambda record: record.checkpoint_id)
+    return pipeline, newest.checkpoint_id
 
 
 def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:

@@ -1,6 +1,7 @@
 """``statelib query``: SQL over the states of a snapshot."""
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -27,7 +28,8 @@ def query(
     snapshot: Annotated[
         str,
         typer.Argument(
-            help="<pipeline>, which means its head, <pipeline>/<id>, or the path of a snapshot directory.",
+            help="<pipeline>, which means its head, <pipeline>/<id>, <pipeline>@<moment>, or the path of a snapshot "
+            "directory.",
             autocompletion=completion.snapshots,
         ),
     ],
@@ -44,7 +46,7 @@ def query(
     numbers. Only the states that the statement names are read. Files can be read and written, too:
     COPY (SELECT ...) TO 'result.parquet'."""
     with errors(as_json):
-        name = snapshot if path_of(snapshot) or "/" in snapshot else f"{snapshot}/{HEAD}"
+        name = snapshot if path_of(snapshot) or set(snapshot) & set("/@") else f"{snapshot}/{HEAD}"
         opened = open_snapshot(name, moves_of(relocate), type_of(key_type))
         if operator is not None:
             opened = opened.select(operator)
@@ -60,7 +62,7 @@ def _key(name: str) -> tuple[str, ...]:
     if path_of(name):
         return ()
     try:
-        return wiring.deployment().pipeline(name.rpartition("/")[0]).key
+        return wiring.deployment().pipeline(re.split("[/@]", name)[0]).key
     except StatelibError:
         return ()
 
