@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,14 +11,16 @@ from statelib.cli import completion
 from statelib.cli.commands.publishing import standing_table
 from statelib.cli.commands.stopping import stop
 from statelib.cli.ending import errors
-from statelib.cli.options import Json, PipelineArgument
+from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import when
+from statelib.cli.spark_session import session
 from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
 from statelib.definition.reference.editor_schema import editor_schema
+from statelib.definition.source.intervals import moment
 from statelib.flows import wiring
 from statelib.flows.lifecycle import suspension
 from statelib.flows.publication.steps import standings
@@ -26,7 +28,11 @@ from statelib.flows.savepoint.fork import fork
 from statelib.flows.views.inspection import named_checkpoint
 from statelib.flows.views.metrics import counting_aborted
 from statelib.flows.views.validation import state_faults
+from statelib.model.amounts import amount
 from statelib.model.record import CheckpointRecord, PipelineHead
+
+if TYPE_CHECKING:
+    from statelib.cli.trial_runs import TriedSource
 
 OWNER = "statelib pipelines"
 
@@ -77,12 +83,20 @@ def validate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Treat warnings as faults. Use it on a host that has what the cluster has.")
     ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read events of each pipeline's next interval with Spark, and try them.")
+    ] = False,
+    start: Annotated[str | None, typer.Option("--start", help="For --deep: the start of another interval.")] = None,
+    end: Annotated[str | None, typer.Option("--end", help="For --deep: its end, if there is no schedule.")] = None,
+    master: Master = "local[*]",
+    conf: SparkSettings = None,
     as_json: Json = False,
 ) -> None:
     """Check every pipeline file, and print one line per fault. Exit status 1 if there is a fault.
 
     Functions are imported and data formats are looked up. What is missing on this host is a warning only, because the
-    cluster may have it."""
+    cluster may have it. With --deep, up to 1000 events of each source are applied to an empty state in memory: this
+    finds tables, columns and types that do not fit, and expressions and functions that fail."""
     with errors(as_json):
         pipelines, faults = _load(directory)
         outside = check_outside(pipelines)
@@ -94,15 +108,40 @@ def validate(
             unfit = list(state_faults(wiring.deployment(), pipelines))
             faults += unfit
             pipelines = [p for p in pipelines if p.path not in {fault.path for fault in unfit}]
-    document = {"valid": [p.name for p in pipelines], "faults": faults, "warnings": warnings}
-    present(document, _validate_view(len(pipelines), faults, warnings), as_json)
+        tried: list[TriedSource] = []
+        if deep:
+            tried, failed = _tried(pipelines, (start, end), master, conf)
+            faults += failed
+            pipelines = [p for p in pipelines if p.path not in {fault.path for fault in faults}]
+    document = {"valid": [p.name for p in pipelines], "faults": faults, "warnings": warnings, "tried": tried}
+    present(document, _validate_view(len(pipelines), faults, warnings, tried), as_json)
     if faults:
         raise typer.Exit(1)
 
 
+def _tried(
+    pipelines: Sequence[Pipeline], bounds: tuple[str | None, str | None], master: str, conf: list[str] | None
+) -> tuple[list["TriedSource"], list[DefinitionError]]:
+    """Try each pipeline in one Spark session. Return (sources that could be applied, faults)."""
+    from statelib.cli.trial_runs import try_pipeline  # here, so that other commands load no backend
+
+    tried, faults = [], []
+    with wiring.planning_deployment() as planner, session("pipelines validate", master, conf) as spark:
+        for pipeline in pipelines:
+            start_ms, end_ms = (None if text is None else moment(text, pipeline.zone) for text in bounds)
+            applied, failed = try_pipeline(spark, planner, pipeline, (start_ms, end_ms))
+            tried += applied
+            faults += failed
+    return tried, faults
+
+
 def _validate_view(
-    valid: int, faults: Sequence[DefinitionError], warnings: Sequence[DefinitionError]
+    valid: int, faults: Sequence[DefinitionError], warnings: Sequence[DefinitionError], tried: Sequence["TriedSource"]
 ) -> Iterator[Block]:
+    for source in tried:
+        yield Line(
+            f"{source.pipeline}: {amount(source.events, 'event')} of {source.source} in {source.interval} applied"
+        )
     for fault in faults:
         yield Note(fault.message)
     for warning in warnings:

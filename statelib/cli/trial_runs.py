@@ -1,0 +1,80 @@
+"""A trial of a pipeline: some events of its next interval are read by Spark and applied to an empty state in memory.
+
+It finds what a file alone does not show: a table, column or type that the source does not have, an expression that
+Spark refuses, a function that fails. Nothing is written."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.problems import DefinitionError
+from statelib.definition.source.parts import range_text
+from statelib.errors import StatelibError
+from statelib.flows.checkpoint.next_intervals import next_intervals
+from statelib.flows.wiring import Deployment
+from statelib.functions.changes import APPLIED, CHANGE, RETRACTED
+from statelib.model.checkpoint import DataInterval
+from statelib.testing.local_run import LocalRun
+
+MOST_EVENTS = 1000
+"""The most events of each source that are read."""
+
+
+@dataclass(frozen=True)
+class TriedSource:
+    """A source of a pipeline that was read. ``source``: its field in the file. ``events``: the number of its events
+    that were applied."""
+
+    pipeline: str
+    source: str
+    interval: str
+    events: int
+
+
+def try_pipeline(
+    spark: Any, deployment: Deployment, pipeline: Pipeline, bounds: tuple[int | None, int | None]
+) -> tuple[list[TriedSource], list[DefinitionError]]:
+    """Try a pipeline with events of the first interval within ``bounds``, by default its next one. Return (sources that
+    were read and applied, an error for each other one)."""
+    tried: list[TriedSource] = []
+    faults: list[DefinitionError] = []
+    try:
+        interval = next_intervals(deployment, pipeline, *bounds)[0]
+    except StatelibError as error:
+        return [], [_fault(pipeline, error)]
+    for field in pipeline.inputs:
+        try:
+            events = _events(spark, deployment, pipeline, interval, field)
+            LocalRun(pipeline).apply(events, interval.end_ms)
+        except StatelibError as error:
+            faults.append(_fault(pipeline, error))
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            text = f"a function failed on events of {field}: {type(error).__name__}: {error!s:.500}"
+            faults.append(DefinitionError(pipeline.path, f"{pipeline.path}: {text}", kind="bad-function"))
+        else:
+            tried.append(TriedSource(pipeline.name, field, range_text(interval), len(events)))
+    return tried, faults
+
+
+def _events(spark: Any, deployment: Deployment, pipeline: Pipeline, interval: DataInterval, field: str) -> pa.Table:
+    """Return some events of one source. Those that take earlier events back are applied instead, because the earlier
+    ones need not be among them."""
+    from statelib.spark.events.source import read_interval  # other commands start without Spark
+    from statelib.spark.session.job_failures import OF_SPARK, as_own
+
+    others = [other for other in pipeline.inputs if other != field]
+    try:
+        events = read_interval(spark, pipeline, deployment.data, interval, others).limit(MOST_EVENTS).toArrow()
+    except OF_SPARK as error:
+        raise as_own(error) or error from error
+    if CHANGE not in events.column_names:
+        return events
+    applied = pc.if_else(pc.equal(events[CHANGE], RETRACTED), pa.scalar(APPLIED, pa.int8()), events[CHANGE])
+    return events.set_column(events.column_names.index(CHANGE), CHANGE, applied)
+
+
+def _fault(pipeline: Pipeline, error: StatelibError) -> DefinitionError:
+    return DefinitionError(pipeline.path, f"{pipeline.path}: {error.message}", error.hint, error.kind)
