@@ -27,6 +27,9 @@ from statelib.functions.grouping import (
 )
 from statelib.functions.picks import Pick, better, clean
 from statelib.functions.ranked import Ranked, first_of_groups
+from statelib.functions.sketches.bitmap import Bitmap
+from statelib.functions.sketches.hll import DistinctSketch
+from statelib.functions.sketches.theta import ThetaSketch
 from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
 
@@ -242,6 +245,9 @@ ACCUMULATORS: dict[str, Callable[[AggregateSpec], Accumulator]] = {
     "top": Ranked,
     "bottom": Ranked,
     "decay": Decay,
+    "approx_distinct": DistinctSketch,
+    "theta": ThetaSketch,
+    "bitmap": Bitmap,
 }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from statelib.model.types import (
+    BYTES,
     DOUBLE,
     LONG,
     SCALARS,
@@ -29,6 +30,9 @@ DECIMAL = "decimal"
 RETRACTABLE = frozenset({"count", "sum", "avg", "histogram"})
 """The aggregates that can take an event back."""
 NUMERIC = ("byte", "short", "int", "long", "float", "double", DECIMAL)
+WHOLE = ("byte", "short", "int", "long")
+HASHED = (*WHOLE, "string", "bytes")
+"""The types whose values sketches hash, as Spark's functions do."""
 ORDERED = (*(name for name in SCALARS if name != "void"), DECIMAL)
 
 
@@ -154,6 +158,9 @@ AGGREGATES: dict[str, Aggregate] = {
     "top": Aggregate(_ranked, takes_by=True, takes_together=True, number="n"),
     "bottom": Aggregate(_ranked, takes_by=True, takes_together=True, number="n"),
     "decay": Aggregate(_decay, inputs=NUMERIC, column=ColumnRule.OPTIONAL, takes_by=True, number="half_life"),
+    "approx_distinct": Aggregate(lambda _: BYTES, inputs=HASHED),
+    "theta": Aggregate(lambda _: BYTES, inputs=HASHED),
+    "bitmap": Aggregate(lambda _: BYTES, inputs=WHOLE),
 }
 """
 The aggregates by name.
@@ -174,6 +181,8 @@ The aggregates by name.
 - ``latest``: all columns of the last event in the order of the ``by`` columns.
 - ``top``, ``bottom``: the ``n`` events with the greatest or least ``by`` columns, the best first.
 - ``decay``: the sum of a column, or the number of events, each halved once per half-life until the last event.
+- ``approx_distinct``, ``theta``: an HLL sketch or a theta sketch of Apache DataSketches.
+- ``bitmap``: the set of the numbers from 0 to 32767, as a bitmap of Spark.
 """
 
 

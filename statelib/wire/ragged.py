@@ -117,8 +117,8 @@ def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
 
     Each span is one item to numpy, which copies it at once.
     """
-    if not length:
-        return np.empty((len(starts), 0), np.uint8)
+    if not length or not len(starts):
+        return np.empty((len(starts), length), np.uint8)
     matrix: Bytes = _all_spans(data, length)[starts].view(np.uint8).reshape(-1, length)
     return matrix
 

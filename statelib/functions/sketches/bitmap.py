@@ -1,0 +1,68 @@
+"""The aggregate ``bitmap``: the set of small whole numbers as bits, in the form of Spark's bitmap functions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError
+from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.grouping import Grouping, one_array, valid_rows
+from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.wire.ragged import Ragged, offsets_of
+
+POSITIONS = 32_768
+"""The number of bits of a bitmap of Spark."""
+Rows = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Bitmap:
+    """``bitmap``: bit p % 8 of byte p // 8 is set if the value p occurred. Zeros at the end are left out."""
+
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        column = one_array(events[self.spec.column])
+        rows = valid_rows([column])
+        positions = column.take(pa.array(rows)).cast(pa.int64()).to_numpy()
+        outside = (positions < 0) | (positions >= POSITIONS)
+        if outside.any():
+            raise InvalidRequestError(
+                f"bitmap of {self.spec.column}: expected numbers from 0 to {POSITIONS - 1}, "
+                f"found {positions[outside][0]}",
+                kind="bitmap-position",
+                hint="compute the column with bitmap_bit_position(...), in a map whose user_key is "
+                "bitmap_bucket_number(...)",
+            )
+        bits = np.left_shift(1, positions % 8).astype(np.uint8)
+        return _bitmaps(grouping.codes[rows], positions // 8, bits, grouping.size)
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        parts = [_bits(part) for part in (before, more)]
+        codes, places, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return _bitmaps(codes, places, bits, len(before))
+
+
+def _bits(bitmaps: pa.Array) -> tuple[Rows, Rows, Bits]:
+    """Return (row, index of the byte, byte) of the bytes that are not 0."""
+    valid = valid_rows([bitmaps])
+    rows = byte_rows(bitmaps.take(pa.array(valid)))
+    data = rows.data[rows.offsets[0] : rows.offsets[-1]]
+    places = np.arange(len(data)) - np.repeat(rows.starts - rows.offsets[0], rows.lengths)
+    used = np.flatnonzero(data)
+    return np.repeat(valid, rows.lengths)[used], places[used], data[used]
+
+
+def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int) -> pa.Array:
+    """Return the bitmap of each group, null for a group without bits. ``places`` are the indexes of the bytes."""
+    lengths = np.zeros(size, np.int64)
+    np.maximum.at(lengths, codes, places + 1)
+    offsets = offsets_of(lengths)
+    data = np.zeros(int(offsets[-1]), np.uint8)
+    np.bitwise_or.at(data, offsets[codes] + places, bits)
+    bitmaps = byte_array(Ragged(data, offsets), pa.binary())
+    empty = lengths == 0
+    return bitmaps.take(pa.array(np.arange(size), mask=empty)) if empty.any() else bitmaps

@@ -1,0 +1,188 @@
+"""The aggregate ``approx_distinct``: HLL sketches in the form of Apache DataSketches, computed on whole columns.
+
+A sketch is a set of coupons. Each coupon has a slot and a value, which follow from the hash of an input. A sketch with
+few coupons lists them (modes LIST and SET). A sketch with many has the greatest value of each slot as one byte (mode
+HLL, type HLL_8). The coupons are sorted and the registers depend on no order, so equal inputs make equal bytes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError
+from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.grouping import Grouping, one_array, valid_rows
+from statelib.functions.sketches.hashes import hashed_rows, sketch_hashes
+from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join, offsets_of, spans
+
+LG_K = 12
+"""The binary logarithm of the number of slots, which is the default of DataSketches and of Spark."""
+_SLOTS = 1 << LG_K
+_MOST_LISTED, _MOST_COUPONS = 7, 3 * _SLOTS // 32
+"""The most coupons of the modes LIST and SET."""
+_LIST, _SET, _HLL = 0, 1, 2
+_HEADS = np.array([8, 12, 40])
+"""The number of bytes before the coupons or the registers, by mode."""
+_ADDRESS_BITS = 26
+_EMPTY_BITS, _OUT_OF_ORDER = 0x08, 0x10
+_TYPE_HLL_8 = 2 << 2
+_DENSE_AT_ONCE = 4096
+Coupons = npt.NDArray[np.uint32]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DistinctSketch:
+    """``approx_distinct``: one HLL sketch per key."""
+
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        column = one_array(events[self.spec.column])
+        rows = valid_rows([column])
+        values, codes = column.take(pa.array(rows)), grouping.codes[rows]
+        hashed = np.flatnonzero(hashed_rows(values))
+        first, second = sketch_hashes(values.take(pa.array(hashed)))
+        return _sketches(codes[hashed], _coupons(first, second), _NO_REGISTERS, grouping.size)
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        parts = [_Decoded.of(part, self.spec.column) for part in (before, more)]
+        codes = np.concatenate([part.codes for part in parts])
+        coupons = np.concatenate([part.coupons for part in parts])
+        return _sketches(codes, coupons, [(part.dense, part.registers) for part in parts], len(before))
+
+
+_NO_REGISTERS: list[tuple[Rows, Bytes]] = []
+
+
+def _coupons(first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]) -> Coupons:
+    """Return the coupon of each hash: 26 bits of the first half, and the leading zeros of the second half plus 1."""
+    address = (first & np.uint64((1 << _ADDRESS_BITS) - 1)).astype(np.uint32)
+    zeros = np.minimum(_leading_zeros(second), 62).astype(np.uint32)
+    return ((zeros + np.uint32(1)) << np.uint32(_ADDRESS_BITS)) | address
+
+
+def _leading_zeros(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    # A double holds 32 bits exactly, so the exponent of each half is the place of its highest bit.
+    high, low = (words >> np.uint64(32)).astype(np.float64), (words & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    bits = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
+    return 64 - bits.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Decoded:
+    """The contents of a column of sketches: coupons with the rows that they belong to, and registers per dense row."""
+
+    codes: Rows
+    coupons: Coupons
+    dense: Rows
+    registers: Bytes
+
+    @classmethod
+    def of(cls, sketches: pa.Array, column: str) -> "_Decoded":
+        valid = valid_rows([sketches])
+        rows = byte_rows(sketches.take(pa.array(valid)))
+        modes = _modes(rows, column)
+        sparse = modes != _HLL
+        heads = _HEADS[modes]
+        listed = gather(rows.data, rows.starts[sparse] + heads[sparse], (rows.lengths - heads)[sparse])
+        coupons = listed.data.view("<u4").astype(np.uint32)
+        codes = np.repeat(valid[sparse], listed.lengths // 4)
+        used = coupons != 0  # sketches that can be updated have free places
+        registers = spans(rows.data, rows.starts[~sparse] + _HEADS[_HLL], _SLOTS)
+        return cls(codes[used], coupons[used], valid[~sparse], registers)
+
+
+def _modes(rows: Ragged, column: str) -> npt.NDArray[np.int64]:
+    """Return the mode of each sketch.
+
+    Raise CorruptStateError (``bad-sketch``) unless all are HLL sketches of the expected form."""
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    short = rows.lengths < _HEADS[_LIST]
+    heads = np.zeros((len(rows), 8), np.uint8)
+    heads[~short] = spans(rows.data, rows.starts[~short], 8)
+    modes = (heads[:, 7] & 3).astype(np.int64)
+    bad = short | (heads[:, 2] != 7) | (heads[:, 3] != LG_K) | (modes > _HLL)
+    bad |= (modes == _HLL) & ((heads[:, 7] >> 2 != 2) | (rows.lengths != _HEADS[_HLL] + _SLOTS))
+    bad |= (modes != _HLL) & ((rows.lengths - _HEADS[np.minimum(modes, 1)]) % 4 != 0)
+    if bad.any():
+        raise CorruptStateError(
+            f"approx_distinct of {column}: expected HLL sketches with lg_k {LG_K} and type HLL_8, found other bytes",
+            kind="bad-sketch",
+        )
+    return modes
+
+
+def _sketches(codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]], size: int) -> pa.Array:
+    """Return the sketch of each group, null for a group without coupons and registers."""
+    pairs = np.unique((codes.astype(np.uint64) << np.uint64(32)) | coupons)
+    codes, coupons = (pairs >> np.uint64(32)).astype(np.int64), pairs.astype(np.uint32)
+    counts = np.bincount(codes, minlength=size)
+    dense = counts > _MOST_COUPONS
+    for rows, _ in registers:
+        dense[rows] = True
+    sparse_counts = np.where(dense, 0, counts)
+    listed = _sparse_rows(coupons[~dense[codes]], sparse_counts)
+    sketches = byte_array(listed, pa.binary())
+    dense_rows = np.flatnonzero(dense)
+    if len(dense_rows):
+        of_dense = dense[codes]
+        full = _dense_rows(dense_rows, codes[of_dense], coupons[of_dense], registers)
+        places = np.arange(size)
+        places[dense_rows] = size + np.arange(len(dense_rows))
+        sketches = pa.concat_arrays([sketches, full]).take(pa.array(places))
+    empty = ~dense & (counts == 0)
+    return sketches.take(pa.array(np.arange(size), mask=empty)) if empty.any() else sketches
+
+
+def _sparse_rows(coupons: Coupons, counts: npt.NDArray[np.int64]) -> Ragged:
+    """Return sketches that list their coupons. ``counts`` is the number of coupons of each."""
+    heads = np.zeros((len(counts), 12), np.uint8)
+    as_set = counts > _MOST_LISTED
+    heads[:, 0] = np.where(as_set, 3, 2)
+    heads[:, 1:4] = (1, 7, LG_K)
+    places = np.ceil(np.log2(np.maximum(counts, 1) * 4 / 3)).astype(np.uint8)
+    heads[:, 4] = np.where(as_set, np.maximum(places, 5), 3)
+    heads[:, 5] = _EMPTY_BITS
+    heads[:, 6] = np.where(as_set, 0, counts)
+    heads[:, 7] = np.where(as_set, _SET, _LIST) | _TYPE_HLL_8
+    heads[:, 8:] = counts.astype("<i4").view(np.uint8).reshape(-1, 4)
+    starts = np.arange(len(counts), dtype=np.int64) * 12
+    head_rows = gather(heads.reshape(-1), starts, np.where(as_set, 12, 8))
+    data = np.ascontiguousarray(coupons.astype("<u4")).view(np.uint8)
+    return join([head_rows, Ragged(data, offsets_of(4 * counts))])
+
+
+def _dense_rows(rows: Rows, codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]]) -> pa.Array:
+    """Return sketches with registers for some rows, some at a time because each needs 4 KiB."""
+    parts = []
+    for start in range(0, len(rows), _DENSE_AT_ONCE):
+        part = rows[start : start + _DENSE_AT_ONCE]
+        matrix = np.zeros((len(part), _SLOTS), np.uint8)
+        for owners, stored in registers:
+            inside = np.isin(owners, part)
+            at = np.searchsorted(part, owners[inside])
+            matrix[at] = np.maximum(matrix[at], stored[inside])
+        inside = np.isin(codes, part)
+        slots = np.searchsorted(part, codes[inside]) * _SLOTS + (coupons[inside] & np.uint32(_SLOTS - 1))
+        values = (coupons[inside] >> np.uint32(_ADDRESS_BITS)).astype(np.uint8)
+        np.maximum.at(matrix.reshape(-1), slots, values)
+        parts.append(byte_array(from_fixed(np.hstack([_dense_heads(matrix), matrix])), pa.binary()))
+    return pa.concat_arrays(parts)
+
+
+def _dense_heads(registers: Bytes) -> Bytes:
+    """Return the bytes before the registers. The sums of the powers of 1/2 are what the estimate is computed from."""
+    heads = np.zeros((len(registers), _HEADS[_HLL]), np.uint8)
+    heads[:, :8] = (10, 1, 7, LG_K, 0, _EMPTY_BITS | _OUT_OF_ORDER, 0, _HLL | _TYPE_HLL_8)
+    powers = np.exp2(-np.arange(64.0))
+    counts = np.stack([(registers == value).sum(axis=1) for value in range(64)], axis=1)
+    sums = [counts[:, :32] @ powers[:32], counts[:, 32:] @ powers[32:]]
+    for i, total in enumerate(sums):
+        heads[:, 16 + 8 * i : 24 + 8 * i] = total.astype("<f8").view(np.uint8).reshape(-1, 8)
+    heads[:, 32:36] = counts[:, 0].astype("<i4").view(np.uint8).reshape(-1, 4)
+    return heads

@@ -1,0 +1,113 @@
+"""The aggregate ``theta``: theta sketches in the form of Apache DataSketches, computed on whole columns.
+
+A sketch has the least hashes of its inputs, at most 4096. If there are more, ``theta`` is the least hash that was left
+out. Both depend on no order of the inputs, so equal inputs make equal bytes. The hashes are stored in ascending order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError
+from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.grouping import Grouping, one_array, valid_rows
+from statelib.functions.ranked import first_of_groups
+from statelib.functions.sketches.hashes import hashed_rows, sketch_hashes
+from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.wire.ragged import Ragged, gather, join, offsets_of, spans
+
+_MOST_HASHES = 4096
+"""The nominal number of entries, which is the default of DataSketches and of Spark."""
+_WHOLE = np.int64(2**63 - 1)
+"""The theta of a sketch that has left no hash out."""
+_SEED_HASH = (0xCC, 0x93)
+_FLAGS, _EMPTY = 0x1A, 0x04
+Hashes = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ThetaSketch:
+    """``theta``: one theta sketch per key."""
+
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        column = one_array(events[self.spec.column])
+        rows = valid_rows([column])
+        values, codes = column.take(pa.array(rows)), grouping.codes[rows]
+        hashed = np.flatnonzero(hashed_rows(values))
+        first, _ = sketch_hashes(values.take(pa.array(hashed)))
+        hashes = (first >> np.uint64(1)).astype(np.int64)
+        return _sketches(codes[hashed], hashes, np.full(grouping.size, _WHOLE))
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        thetas = np.full(len(before), _WHOLE)
+        parts = [_decoded(part, thetas, self.spec.column) for part in (before, more)]
+        codes, hashes = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        return _sketches(codes, hashes, thetas)
+
+
+def _decoded(sketches: pa.Array, thetas: Hashes, column: str) -> tuple[Rows, Hashes]:
+    """Return (row, hash) of the entries of a column of sketches, and lower ``thetas`` to those of the sketches.
+
+    Raise CorruptStateError (``bad-sketch``)."""
+    valid = valid_rows([sketches])
+    rows = byte_rows(sketches.take(pa.array(valid)))
+    if not len(rows):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if (rows.lengths < 8).any() or (rows.lengths % 8 != 0).any():
+        raise _bad(column)
+    heads = spans(rows.data, rows.starts, 8)
+    sizes = heads[:, 0].astype(np.int64)
+    if ((heads[:, 1] != 3) | (heads[:, 2] != 3) | (sizes > 3) | (8 * sizes > rows.lengths)).any():
+        raise _bad(column)
+    estimating = np.flatnonzero(sizes == 3)
+    stored = spans(rows.data, rows.starts[estimating] + 16, 8).view("<i8").reshape(-1)
+    thetas[valid[estimating]] = np.minimum(thetas[valid[estimating]], stored)
+    entries = gather(rows.data, rows.starts + 8 * sizes, rows.lengths - 8 * sizes)
+    return np.repeat(valid, entries.lengths // 8), entries.data.view("<i8").astype(np.int64)
+
+
+def _bad(column: str) -> CorruptStateError:
+    return CorruptStateError(
+        f"theta of {column}: expected compact theta sketches, found other bytes", kind="bad-sketch"
+    )
+
+
+def _sketches(codes: Rows, hashes: Hashes, thetas: Hashes) -> pa.Array:
+    """Return the sketch of each group, null for a group without hashes. ``thetas``: the limits of the hashes so far."""
+    order = np.lexsort((hashes, codes))
+    codes, hashes = codes[order], hashes[order]
+    fresh = np.ones(len(codes), np.bool_)
+    fresh[1:] = (codes[1:] != codes[:-1]) | (hashes[1:] != hashes[:-1])
+    fresh &= hashes < thetas[codes]
+    codes, hashes = codes[fresh], hashes[fresh]
+    counts = np.bincount(codes, minlength=len(thetas))
+    kept_rows, kept_counts = first_of_groups(np.arange(len(codes)), codes, len(thetas), _MOST_HASHES)
+    full = np.flatnonzero(counts > _MOST_HASHES)
+    thetas = thetas.copy()
+    thetas[full] = hashes[(np.cumsum(counts) - counts)[full] + _MOST_HASHES]
+    rows = join([_heads(kept_counts, thetas), _entries(hashes[kept_rows], kept_counts)])
+    empty = (kept_counts == 0) & (thetas == _WHOLE)
+    sketches = byte_array(rows, pa.binary())
+    return sketches.take(pa.array(np.arange(len(thetas)), mask=empty)) if empty.any() else sketches
+
+
+def _entries(hashes: Hashes, counts: npt.NDArray[np.int64]) -> Ragged:
+    return Ragged(np.ascontiguousarray(hashes.astype("<i8")).view(np.uint8), offsets_of(8 * counts))
+
+
+def _heads(counts: npt.NDArray[np.int64], thetas: Hashes) -> Ragged:
+    """Return the bytes before the hashes: one word for a single hash, two for several, three if some were left out."""
+    sizes = np.where(thetas < _WHOLE, 3, np.where(counts == 1, 1, 2))
+    heads = np.zeros((len(counts), 24), np.uint8)
+    heads[:, 0] = sizes
+    heads[:, 1:3] = (3, 3)
+    heads[:, 5] = _FLAGS
+    heads[:, 6:8] = _SEED_HASH
+    heads[:, 8:12] = counts.astype("<i4").view(np.uint8).reshape(-1, 4)
+    heads[:, 16:24] = thetas.astype("<i8").view(np.uint8).reshape(-1, 8)
+    return gather(heads.reshape(-1), np.arange(len(counts), dtype=np.int64) * 24, 8 * sizes)

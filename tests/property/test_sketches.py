@@ -1,0 +1,184 @@
+"""Sketches and bitmaps against a computation of one value at a time, in any order, in any batches and after merges."""
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.functions.accumulators import accumulator_of
+from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.grouping import Grouping
+from statelib.functions.sketches.bitmap import POSITIONS
+from statelib.functions.sketches.hashes import sketch_hashes
+from statelib.functions.sketches.hll import LG_K
+from statelib.model.types import BYTES, LONG, STRING
+from tests.support.extent import examples
+
+MASK = 2**64 - 1
+SPEC = {"long": LONG, "string": STRING, "bytes": BYTES}
+ARROW = {"long": pa.int64(), "string": pa.string(), "bytes": pa.binary()}
+
+
+def rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> 64 - bits) & MASK
+
+
+def murmur(data: bytes) -> tuple[int, int]:
+    """MurmurHash3 x64 of 128 bits, with the seed of DataSketches, as its author describes it."""
+    c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+
+    def mixed(word: int, first: int, bits: int, second: int) -> int:
+        return rotated(word * first & MASK, bits) * second & MASK
+
+    def finished(word: int) -> int:
+        for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+            word = (word ^ word >> 33) * factor & MASK
+        return word ^ word >> 33
+
+    h1 = h2 = 9001
+    whole = len(data) // 16 * 16
+    for at in range(0, whole, 16):
+        k1, k2 = struct.unpack_from("<QQ", data, at)
+        h1 = (rotated(h1 ^ mixed(k1, c1, 31, c2), 27) + h2) * 5 + 0x52DCE729 & MASK
+        h2 = (rotated(h2 ^ mixed(k2, c2, 33, c1), 31) + h1) * 5 + 0x38495AB5 & MASK
+    tail = data[whole:]
+    h2 ^= mixed(int.from_bytes(tail[8:], "little"), c2, 33, c1)
+    h1 ^= mixed(int.from_bytes(tail[:8], "little"), c1, 31, c2)
+    h1, h2 = h1 ^ len(data), h2 ^ len(data)
+    h1 = h1 + h2 & MASK
+    h1, h2 = finished(h1), finished(h2 + h1 & MASK)
+    h1 = h1 + h2 & MASK
+    return h1, h2 + h1 & MASK
+
+
+def as_bytes(value: Any) -> bytes:
+    return struct.pack("<q", value) if isinstance(value, int) else value.encode() if isinstance(value, str) else value
+
+
+def coupon(value: Any) -> int:
+    h1, h2 = murmur(as_bytes(value))
+    return min(64 - h2.bit_length(), 62) + 1 << 26 | h1 & 2**26 - 1
+
+
+def slow_hll(values: list[Any]) -> bytes | None:
+    coupons = sorted({coupon(value) for value in values if as_bytes(value)})
+    if not coupons:
+        return None
+    count = len(coupons)
+    listed = b"".join(struct.pack("<I", each) for each in coupons)
+    if count < 8:
+        return bytes([2, 1, 7, LG_K, 3, 8, count, 8]) + listed
+    if count <= 384:
+        places = next(n for n in range(5, 10) if 4 * count <= 3 * 2**n)
+        return bytes([3, 1, 7, LG_K, places, 8, 0, 9]) + struct.pack("<i", count) + listed
+    registers = [0] * 2**LG_K
+    for each in coupons:
+        registers[each % 2**LG_K] = max(registers[each % 2**LG_K], each >> 26)
+    sums = [math.fsum(2.0**-r for r in registers if (r < 32) is low) for low in (True, False)]
+    head = bytes([10, 1, 7, LG_K, 0, 24, 0, 10]) + struct.pack("<dddii", 0.0, *sums, registers.count(0), 0)
+    return head + bytes(registers)
+
+
+def slow_theta(values: list[Any]) -> bytes | None:
+    hashes = sorted({murmur(as_bytes(value))[0] >> 1 for value in values if as_bytes(value)})
+    if not hashes:
+        return None
+    head = bytes([3, 3, 0, 0, 0x1A, 0xCC, 0x93])
+    stored = b"".join(struct.pack("<q", each) for each in hashes[:4096])
+    if len(hashes) == 1:
+        return b"\1" + head + stored
+    if len(hashes) <= 4096:
+        return b"\2" + head + struct.pack("<ii", len(hashes), 0) + stored
+    return b"\3" + head + struct.pack("<iiq", 4096, 0, hashes[4096]) + stored
+
+
+def slow_bitmap(values: list[int]) -> bytes | None:
+    number = sum(1 << value for value in set(values))
+    return number.to_bytes(max(values) // 8 + 1, "little") if values else None
+
+
+SLOW = {"approx_distinct": slow_hll, "theta": slow_theta, "bitmap": slow_bitmap}
+
+
+def sketches(agg: str, type_: str, groups: list[list[Any]], cuts: int, seed: int) -> list[bytes | None]:
+    """The sketch of each group, of shuffled values in so many batches."""
+    computation = accumulator_of(AggregateSpec(agg, ("x", SPEC[type_])))
+    values = pa.array([value for group in groups for value in group], ARROW[type_])
+    codes = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    order = np.random.default_rng(seed).permutation(len(codes))
+    state = pa.nulls(len(groups), pa.binary())
+    for rows in np.array_split(order, cuts):
+        grouping = Grouping(codes[rows], np.arange(len(groups)))
+        state = computation.merge(state, computation.partial(pa.table({"x": values.take(pa.array(rows))}), grouping))
+    return state.to_pylist()
+
+
+VALUES = {
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "string": st.text(max_size=40) | st.integers(0, 50).map("é".__mul__),
+    "bytes": st.binary(max_size=40),
+}
+
+
+@pytest.mark.parametrize("agg", ["approx_distinct", "theta"])
+@pytest.mark.parametrize("type_", list(VALUES))
+def test_small_sketches_have_the_bytes_of_a_slow_computation(agg: str, type_: str) -> None:
+    @settings(max_examples=examples(30), deadline=None)
+    @given(st.lists(st.lists(VALUES[type_], max_size=20), min_size=1, max_size=6), st.integers(1, 3))
+    def check(groups: list[list[Any]], cuts: int) -> None:
+        repeated = [[*group, *group[:2], None] for group in groups]
+        assert sketches(agg, type_, repeated, cuts, cuts) == [SLOW[agg](group) for group in groups]
+
+    check()
+
+
+@pytest.mark.parametrize("agg", ["approx_distinct", "theta"])
+@pytest.mark.parametrize("cuts", [1, 4])
+def test_sketches_of_every_size_have_the_bytes_of_a_slow_computation(agg: str, cuts: int) -> None:
+    sizes = (0, 1, 7, 8, 24, 25, 383, 384, 385, 500, 4095, 4096, 4097, 9000)
+    groups = [[f"{size} {n}" for n in range(size)] for size in sizes]
+    assert sketches(agg, "string", groups, cuts, cuts) == [SLOW[agg](group) for group in groups]
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(st.lists(st.lists(st.integers(0, POSITIONS - 1), max_size=30), min_size=1, max_size=5), st.integers(1, 3))
+def test_bitmaps_are_the_sets_of_their_numbers(groups: list[list[int]], cuts: int) -> None:
+    assert sketches("bitmap", "long", groups, cuts, cuts) == list(map(slow_bitmap, groups))
+
+
+@pytest.mark.parametrize("position", [-1, POSITIONS])
+def test_a_position_outside_of_a_bitmap_is_an_error(position: int) -> None:
+    with pytest.raises(InvalidRequestError, match="bitmap of x: expected numbers from 0 to 32767") as caught:
+        sketches("bitmap", "long", [[1, position]], 1, 1)
+    assert (caught.value.kind, "bitmap_bucket_number" in caught.value.hint) == ("bitmap-position", True)
+
+
+def test_bytes_are_those_of_datasketches() -> None:
+    """The bytes that the library datasketches 5.2 serializes."""
+    assert sketches("approx_distinct", "long", [[0, 1, 2]], 1, 1) == [
+        bytes.fromhex("0201070c03080308cbd7c2042bf2fb06862ff90d")
+    ]
+    assert sketches("theta", "long", [[1], [0, 1]], 1, 1) == [
+        bytes.fromhex("01030300001acc9315f97dcbbd86a105"),
+        bytes.fromhex("02030300001acc93020000000000000015f97dcbbd86a105e56b61eec8804420"),
+    ]
+
+
+def test_hashes_of_an_empty_column_are_empty() -> None:
+    assert [len(half) for half in sketch_hashes(pa.array([], pa.string()))] == [0, 0]
+
+
+@pytest.mark.parametrize("agg", ["approx_distinct", "theta"])
+@pytest.mark.parametrize("stored", [b"", b"abcdefgh", bytes(12), bytes([10, 1, 7, LG_K, 0, 24, 0, 2]) + bytes(4128)])
+def test_other_bytes_are_refused(agg: str, stored: bytes) -> None:
+    computation = accumulator_of(AggregateSpec(agg, ("x", LONG)))
+    more = pa.array([bytes.fromhex("0201070c03080308cbd7c2042bf2fb06862ff90d")])
+    with pytest.raises(CorruptStateError, match=f"{agg} of x: expected") as caught:
+        computation.merge(pa.array([stored]), more)
+    assert caught.value.kind == "bad-sketch"
