@@ -44,8 +44,7 @@ PLAIN: tuple[str, ...] = (
 """The places whose language is checked: every room, the demonstration, the tests and the tools."""
 BEGINNINGS = ("Of ", "As ", "Those ", "The same ", "What ", "With ", "Which ", "Whose ", "Where ", "How ")
 LOCAL_NAMES = {"there", "here", "found", "told", "said", "known", "kept"}
-FUNCTION_NAMES = {"told", "known", "found", "kept"}
-"""The names that no function has, with or without an underscore in front."""
+FUNCTION_NAMES = {"told", "known", "found", "kept", "_told", "_known", "_found", "_kept", "_said"}
 COUNTS = r"one|once|two|three|\d+|bytes|entries|files|rows|records|events|keys|seconds|times"
 NOT_AFTER = "".join(
     f"(?<! {word})"
@@ -135,7 +134,7 @@ def wrong_words(tree: ast.Module) -> list[tuple[int, str]]:
             wrong.append((line, "'a' where 'per' is meant"))
         wrong += [(line, f"private expression {match.group()!r}") for match in PRIVATE.finditer(text)]
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.lstrip("_") in FUNCTION_NAMES:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in FUNCTION_NAMES:
             wrong.append((node.lineno, f"function {node.name}"))
         is_stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields
         if isinstance(node, ast.Name) and is_stored and node.id in LOCAL_NAMES:

@@ -79,7 +79,7 @@ def test_the_aggregates_are_those_of_the_rows_of_the_table(deployment: Deploymen
     write_pipeline(deployment, changes=changes, **more)
     table, write = ChangedTable(seed=5), write_json if form == "json" else write_parquet
     for day in (1, 2, 3):
-        payloads = table.day(day, 3 if day == 1 else 60)  # the first day is only a snapshot: no row is before another
+        payloads = table.day(day, 3 if day == 1 else 60)  # The first day is only a snapshot: no row is before another.
         write(Path(deployment.data) / f"orders/2026-01-0{day}", payloads)
         (done,) = json.loads(said(deployment, "run", "orders", "--json"))["checkpoints"]
         assert done["events"]["read"] == len(payloads) + sum(payload["op"] == "u" for payload in payloads)

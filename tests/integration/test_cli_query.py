@@ -49,7 +49,7 @@ def of_events(sql: str, *batches: pa.Table) -> list[list[Any]]:
         return [list(row) for row in database.execute(sql).fetchall()]
 
 
-def test_the_head_has_what_its_events_have(shop: Deployment) -> None:
+def test_a_query_of_the_head_equals_one_on_the_events(shop: Deployment) -> None:
     total = rows(shop, "sales", "SELECT shop, sold, amount FROM total ORDER BY shop")
     events = sales(0), sales(100)
     assert total == of_events("SELECT shop, count(*), sum(amount) FROM events GROUP BY shop ORDER BY shop", *events)
@@ -65,7 +65,7 @@ def test_the_head_has_what_its_events_have(shop: Deployment) -> None:
     )
 
 
-def test_an_earlier_checkpoint_and_a_path(shop: Deployment) -> None:
+def test_an_earlier_checkpoint_and_a_path_can_be_queried(shop: Deployment) -> None:
     expected = of_events("SELECT count(*) FROM events", sales(0))
     assert rows(shop, "sales/1", "SELECT CAST(sum(sold) AS int) FROM total") == expected
     directory = json.loads(said(shop, "inspect", "tours/head", "--json"))["directory"]
@@ -80,7 +80,7 @@ def test_a_mean_and_a_deviation_are_numbers(shop: Deployment) -> None:
     )
 
 
-def test_people_get_a_table(shop: Deployment) -> None:
+def test_the_result_is_printed_as_a_table(shop: Deployment) -> None:
     result = call(
         shop, "query", "sales", "SELECT shop, sold, NULL AS none, [sold] AS list FROM total WHERE shop = 'shop-1'"
     )
@@ -123,7 +123,7 @@ def test_an_error_names_the_tables(shop: Deployment) -> None:
     assert "  hint: the tables are total, per_item, items; DESCRIBE <table>" in result.stderr
 
 
-def test_only_what_is_named_is_read(shop: Deployment, tmp_path: Path) -> None:
+def test_only_the_named_tables_are_read(shop: Deployment, tmp_path: Path) -> None:
     """A description reads nothing, and a query that cannot be right is refused before anything is read."""
     deployment = open_shop(tmp_path)
     for file in (tmp_path / "state" / "sales" / "chk-5").iterdir():

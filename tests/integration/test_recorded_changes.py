@@ -1,5 +1,5 @@
-"""The changes that a run records for a feed: part of the checkpoint, proved by the gate, restored by nobody, and not
-needed."""
+"""The changes that a run records for a feed: they are part of the checkpoint and verified by the gate, but never
+restored and not required."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def names(checkpoint: Checkpoint) -> set[str]:
     return {record.name for record in checkpoint.manifest.side_data}
 
 
-def test_the_gate_proves_them_and_a_savepoint_has_none(deployment: Deployment) -> None:
+def test_the_gate_verifies_recorded_changes_and_a_savepoint_has_none(deployment: Deployment) -> None:
     pipeline = deployment.pipeline("sales")
     begun = begin(deployment, pipeline, day(2), "test")
     publish_here(deployment, pipeline, begun.checkpoint_id, sales(1).slice(0, 1))
@@ -73,7 +73,7 @@ def test_a_damaged_file_of_changes_is_named_and_nothing_is_published(deployment:
     assert verify(opened(deployment, 2), scratch=deployment.work_directory).problems
 
 
-def test_they_are_restored_by_nobody(deployment: Deployment, tmp_path: Path) -> None:
+def test_recorded_changes_are_never_restored(deployment: Deployment, tmp_path: Path) -> None:
     checkpoint_of(deployment, "sales", 2, sales(6))
     (tmp_path / "pipelines" / "sales.yaml").write_text(SALES)
     pipeline = deployment.pipeline("sales")
@@ -107,7 +107,7 @@ def test_too_many_changes_are_not_recorded(
     assert [row["sold"] for row in folded(feed_rows(tmp_path / "feed"), ["shop"]).values()] == [4, 4, 4]
 
 
-def test_a_pipeline_file_may_not_take_their_names(tmp_path: Path, deployment: Deployment) -> None:
+def test_a_pipeline_file_cannot_use_the_names_of_recorded_changes(tmp_path: Path, deployment: Deployment) -> None:
     hooks = "hooks: {initialize_state: 'a.b:c'}\nside_data: [statelib.changes.total]\n"
     (tmp_path / "pipelines" / "sales.yaml").write_text(SALES + hooks)
     with pytest.raises(

@@ -55,7 +55,7 @@ def table(events: list[tuple[Event, int]]) -> pa.Table:
 
 
 def same(run: LocalRun | SubtaskRun, left: Counter[Event]) -> None:
-    """Compare every state with the events that are left, one key after the other."""
+    """Assert that every state equals the events that are left, one key after the other."""
     keys = {key for key, _, _ in left}
     expected: dict[str, dict[str, Any]] = {}
     means = {}
@@ -76,8 +76,8 @@ def same(run: LocalRun | SubtaskRun, left: Counter[Event]) -> None:
 
 
 def interval_of(choose: random.Random, left: Counter[Event]) -> list[tuple[Event, int]]:
-    """Return the events of one interval in any order, and change what is left by them: new ones, and ones taken back,
-    of this interval too."""
+    """Return the events of one interval in any order: new ones, and ones taken back, of this interval too. Update
+    the events that are left."""
     events: list[tuple[Event, int]] = []
     for _ in range(choose.randint(0, 15)):
         present = sorted(left.elements(), key=repr)
@@ -110,7 +110,7 @@ def test_the_states_are_those_of_the_events_that_are_left(
             run.apply(table(interval_of(choose, left)), number)
             same(run, left)
             native_heap = backend == "heap" and strategy != "canonical"
-            backend = "heap" if native_heap else next_backend  # RocksDB cannot read the heap's own stream
+            backend = "heap" if native_heap else next_backend  # RocksDB cannot read the heap's own stream.
             run.checkpoint(strategy, backend, parallelism)
             same(run, left)
         run.close()
