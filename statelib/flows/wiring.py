@@ -3,7 +3,7 @@ arguments."""
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -225,15 +225,26 @@ def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
     """Return the deployment that the environment describes. Raises InvalidRequestError (``missing-setting``), which
     names each variable that is not set."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before anything imports Great Expectations
-    missing = [f"{name} ({meaning})" for name, meaning in VARIABLES.items() if not environ.get(name)]
+    _check_set(VARIABLES, environ)
+    optional = (environ.get(name, "") for name in OPTIONAL)
+    return Deployment(*(environ[name] for name in VARIABLES), *optional)
+
+
+def pipelines_directory(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the directory of the pipeline files, for commands that need no other setting. Raises InvalidRequestError
+    (``missing-setting``) if it is not set."""
+    _check_set(("STATELIB_PIPELINES",), environ)
+    return environ["STATELIB_PIPELINES"]
+
+
+def _check_set(names: Iterable[str], environ: Mapping[str, str]) -> None:
+    missing = [f"{name} ({VARIABLES[name]})" for name in names if not environ.get(name)]
     if missing:
         raise InvalidRequestError(
             f"not set in the environment: {'; '.join(missing)}",
             kind="missing-setting",
             hint="export them in the shell, or in the environment of Airflow's workers",
         )
-    optional = (environ.get(name, "") for name in OPTIONAL)
-    return Deployment(*(environ[name] for name in VARIABLES), *optional)
 
 
 def begun_deployment() -> Deployment:

@@ -196,10 +196,20 @@ def test_no_word_is_cut_in_a_narrow_terminal(shop: Deployment, columns: int) -> 
 @pytest.mark.parametrize("missing", VARIABLES)
 def test_the_error_names_a_missing_variable(shop: Deployment, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     deployment = Deployment(*("" if name == missing else value for name, value in environment(shop).items()))
-    for command in (["checkpoints", "list"], ["verify"], ["catalog", "migrate"], ["pipelines", "validate"]):
+    for command in (["checkpoints", "list"], ["verify"], ["catalog", "migrate"], ["pipelines", "status", "sales"]):
         line = refused(deployment, *command)
         assert line.startswith(f"statelib: not set in the environment: {missing} (")
         assert sum(name in line for name in VARIABLES) == 1
+
+
+def test_pipeline_files_need_one_setting_only(shop: Deployment) -> None:
+    """A pipeline file is checked where nothing else exists yet, as on the computer of its author."""
+    alone = Deployment(*(value if name == "STATELIB_PIPELINES" else "" for name, value in environment(shop).items()))
+    for command in (["pipelines", "list"], ["pipelines", "validate"]):
+        assert said(alone, *command) == said(shop, *command) != ""
+        line = refused(Deployment(*("" for _ in environment(shop))), *command)
+        assert line.startswith("statelib: not set in the environment: STATELIB_PIPELINES (")
+        assert "STATELIB_STORAGE" not in line
 
 
 def test_the_error_names_a_catalog_that_cannot_be_opened(shop: Deployment) -> None:

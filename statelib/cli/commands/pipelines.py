@@ -261,4 +261,4 @@ def _head_line(head: PipelineHead) -> Line:
 
 
 def _load(directory: Path | None) -> tuple[list[Pipeline], list[DefinitionError]]:
-    return load_pipelines(directory or Path(wiring.deployment().pipelines_directory))
+    return load_pipelines(directory or Path(wiring.pipelines_directory()))
