@@ -69,6 +69,8 @@ POINTS: Mapping[str, str] = {
     "publication: durable": "all files of a commit are durable, and not visible",
     "publication: renamed": "a commit is visible, and not durable",
     "publication: committed": "a commit is durable",
+    "publication: before delta commit": "the rows of a commit are in the scratch directory",
+    "publication: delta committed": "a commit of a Delta table is visible",
     "publication: before removal": "what no commit of a published table needs is about to be removed",
     "publication: removed": "what no commit of a published table needs is removed",
     # On a file system.

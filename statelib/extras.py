@@ -12,6 +12,7 @@ EXTRAS = {
     "quality": ("great_expectations", "pandas"),
     "objects": ("obstore",),
     "postgres": ("psycopg",),
+    "delta": ("deltalake",),
     "otel": ("opentelemetry",),
     "query": ("duckdb",),
     "airflow": ("airflow", "fastapi", "anyio", "starlette"),

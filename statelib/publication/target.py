@@ -101,7 +101,8 @@ class TableTarget(Protocol):
         ...
 
     def identities(self) -> Iterator[pa.Table]:
-        """Yield the columns that identify a row, ``commit`` and ``change``, of every row of a feed, in any order."""
+        """Yield the columns that identify a row, ``commit`` and ``change``, of every row of a feed, in any order. Other
+        columns may be there, too. The rows of a table are insertions."""
         ...
 
     def tidy(self) -> None:

@@ -20,7 +20,7 @@ from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.recorded_changes import recorded_changes
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
 from tests.support.extent import examples
-from tests.support.published import feed_rows, folded, table_rows
+from tests.support.published import by_identity, delta_rows, feed_rows, folded, table_rows
 from tests.support.worlds import checkpoint_of, new_deployment
 
 PIPELINE = """\
@@ -34,13 +34,22 @@ backend: BACKEND
 parallelism: 2
 max_parallelism: 8
 checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 0, retain: {count: 1}}
+"""
+PUBLISH = {
+    "parquet": """\
 publish:
   feed: {target: "{data}/feed", mode: changes, state: last}
   now: {target: "{data}/now", mode: table, state: last, retain: 2}
   item_feed: {target: "{data}/item_feed", mode: changes, state: per_item, columns: {item: user_key, times: value}}
-"""
+""",
+    "delta": """\
+publish:
+  feed: {target: "{data}/feed", format: delta, mode: changes, state: last}
+  now: {target: "{data}/now", format: delta, mode: table, state: last}
+  item_feed: {target: "{data}/item_feed", format: delta, mode: table, state: per_item}
+""",
+}
 STORED = (CheckpointState.COMPLETED, CheckpointState.PENDING)
-IDENTITY = {"feed": ["user"], "now": ["user"], "item_feed": ["user", "item"]}
 POINTS = [
     "publication: staging made",
     "publication: file durable",
@@ -49,6 +58,8 @@ POINTS = [
     "publication: committed",
     "publication: before removal",
     "publication: removed",
+    "publication: before delta commit",
+    "publication: delta committed",
     "pin: committed",
     "unpin: before commit",
 ]
@@ -66,12 +77,20 @@ STEPS = st.lists(
 )
 
 
+KINDS = [
+    (backend, strategy, form)
+    for backend, strategy in (("heap", "canonical"), ("heap", "changelog"), ("rocksdb", "incremental"))
+    for form in PUBLISH
+]
+
+
 class History:
     """One deployment, and what is expected of its tables."""
 
-    def __init__(self, root: Path, backend: str, strategy: str) -> None:
+    def __init__(self, root: Path, backend: str, strategy: str, form: str) -> None:
         (root / "pipelines").mkdir()
-        text = PIPELINE.replace("BACKEND", backend).replace("STRATEGY", strategy)
+        text = PIPELINE.replace("BACKEND", backend).replace("STRATEGY", strategy) + PUBLISH[form]
+        self.form = form
         (root / "pipelines" / "carts.yaml").write_text(text)
         self.root = root
         self.deployment = new_deployment(root, root, root / "pipelines")
@@ -161,14 +180,20 @@ class History:
             }
             for row in opened.to_arrow("last").to_pylist()
         }
+        item, times = ("item", "times") if self.form == "parquet" else ("user_key", "value")
         items = {
-            (row["key"], row["user_key"]): {"user": row["key"], "item": row["user_key"], "times": row["value"]}
+            (row["key"], row["user_key"]): {"user": row["key"], item: row["user_key"], times: row["value"]}
             for row in opened.to_arrow("per_item").to_pylist()
         }
-        assert folded(feed_rows(self.root / "feed"), IDENTITY["feed"]) == averages
-        assert table_rows(self.root / "now", IDENTITY["now"]) == averages
-        assert folded(feed_rows(self.root / "item_feed"), IDENTITY["item_feed"]) == items
-        for table in IDENTITY:
+        if self.form == "delta":
+            assert folded(delta_rows(self.root / "feed"), ["user"]) == averages
+            assert by_identity(delta_rows(self.root / "now"), ["user"]) == averages
+            assert by_identity(delta_rows(self.root / "item_feed"), ["user", "user_key"]) == items
+            return
+        assert folded(feed_rows(self.root / "feed"), ["user"]) == averages
+        assert table_rows(self.root / "now", ["user"]) == averages
+        assert folded(feed_rows(self.root / "item_feed"), ["user", "item"]) == items
+        for table in ("feed", "now", "item_feed"):
             assert list((self.root / table / "_staging").iterdir()) == [], "nothing is left over"
         assert len(list((self.root / "now").glob("commit-*/_manifest.json"))) <= 2
 
@@ -183,18 +208,23 @@ def _average(value: dict[str, Any]) -> float | None:
 
 
 @settings(max_examples=examples(25), deadline=None)
-@given(STEPS, st.sampled_from([("heap", "canonical"), ("heap", "changelog"), ("rocksdb", "incremental")]))
+@given(STEPS, st.sampled_from(KINDS))
 @example(
     [("run", [1, 2, 3]), ("publish", None), ("run", [1]), ("publish", None), ("restore", 1), ("publish", None),
      ("run", [4]), ("publish", None), ("run", []), ("run", []), ("clean", None), ("publish", None)],
-    ("heap", "canonical"),
+    ("heap", "canonical", "parquet"),
 )  # fmt: skip
 @example(
     [("run", [1, 2, 3]), ("publish", None), ("run", [4, 1]), ("run", []), ("run", [5]), ("clean", None),
      ("crash", ("publication: durable", 0)), ("publish", None)],
-    ("rocksdb", "incremental"),
+    ("rocksdb", "incremental", "parquet"),
 )  # fmt: skip
-def test_the_tables_are_the_state_of_the_head(steps: list[tuple[str, Any]], kind: tuple[str, str]) -> None:
+@example(
+    [("run", [1, 2, 3]), ("publish", None), ("run", [4, 1]), ("run", []), ("run", [5]), ("clean", None),
+     ("crash", ("publication: delta committed", 0)), ("publish", None), ("restore", 0), ("publish", None)],
+    ("rocksdb", "incremental", "delta"),
+)  # fmt: skip
+def test_the_tables_are_the_state_of_the_head(steps: list[tuple[str, Any]], kind: tuple[str, str, str]) -> None:
     with tempfile.TemporaryDirectory() as root:
         history = History(Path(root), *kind)
         for name, argument in steps:

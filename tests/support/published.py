@@ -6,12 +6,25 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 
 def feed_rows(target: Path) -> pa.Table:
     """Return all rows of a feed in Parquet, in the order of its commits."""
     tables = [pq.read_table(path) for path in sorted(target.glob("commit-*/*.parquet"))]
     return pa.concat_tables(tables)
+
+
+def delta_rows(target: Path) -> pa.Table:
+    """Return all rows of a table or a feed in Delta."""
+    return DeltaTable(target).to_pyarrow_table()
+
+
+def by_identity(rows: pa.Table, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows of a table by the columns that identify a row."""
+    by_key = {tuple(row[name] for name in identity): row for row in rows.to_pylist()}
+    assert len(by_key) == len(rows), "a row twice"
+    return by_key
 
 
 def folded(feed: pa.Table, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -31,10 +44,8 @@ def folded(feed: pa.Table, identity: list[str]) -> dict[tuple[Any, ...], dict[st
 def table_rows(target: Path, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the rows of a table in Parquet, by the columns that identify a row."""
     manifest = json.loads(max(target.glob("commit-*/_manifest.json")).read_text())
-    rows = [row for file in manifest["files"] for row in pq.read_table(target / file["path"]).to_pylist()]
-    by_key = {tuple(row[name] for name in identity): row for row in rows}
-    assert len(by_key) == len(rows), "a row twice"
-    return by_key
+    files = [pq.read_table(target / file["path"]) for file in manifest["files"]]
+    return by_identity(pa.concat_tables(files), identity)
 
 
 OF_FEED = ("commit", "checkpoint_id", "interval_start", "interval_end", "change")

@@ -25,8 +25,8 @@ def check_publications(pipeline: DeclaredPipeline) -> Iterator[Problem]:
             text = f"{targets[publication.target]!r} is published there: every table needs a directory of its own"
             yield Problem((*where, "target"), text)
         targets.setdefault(publication.target, name)
-        if publication.mode == "changes" and "retain" in publication.model_fields_set:
-            yield Problem((*where, "retain"), "belongs to mode: table; a feed of changes keeps all commits")
+        if (publication.mode, publication.format) != ("table", "parquet") and "retain" in publication.model_fields_set:
+            yield Problem((*where, "retain"), "belongs to mode: table in format: parquet")
         yield from _check_state(pipeline, publication, where)
 
 

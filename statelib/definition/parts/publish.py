@@ -29,7 +29,7 @@ class Publication(Part):
 
     target: str
     mode: Literal["changes", "table"]
-    format: Literal["parquet"] = "parquet"
+    format: Literal["parquet", "delta"] = "parquet"
     state: str | None = None
     columns: Columns = Field(default={})
     retain: Count = 10

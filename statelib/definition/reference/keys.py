@@ -256,12 +256,12 @@ DESCRIPTIONS = {
     "publish.<name>.target": "The directory of the table: an absolute path, with `{data}` for `STATELIB_DATA`.",
     "publish.<name>.mode": "`changes`: a feed with one commit of inserts, updates and deletes per checkpoint. `table`: "
     "the state itself.",
-    "publish.<name>.format": "The format of the table.",
+    "publish.<name>.format": "The format of the table: plain Parquet files, or Delta, which needs the extra `delta`.",
     "publish.<name>.state": "The state that is published. It may be left out if there is only one.",
     "publish.<name>.columns": "The columns of the state's flat table to publish: a list, or a mapping from the "
     "published name to the column. Columns that identify a row are always published. Default: all, and of an aggregate "
     "its result only.",
-    "publish.<name>.retain": "For mode `table`: the number of commits that stay readable.",
+    "publish.<name>.retain": "For mode `table` in format `parquet`: the number of commits that stay readable.",
     "alerts": "Notifications when a run fails or is late: [Airflow](../airflow.md).",
     "alerts.notify": "Airflow notifiers: `notifier`, a class by its dotted name, and its `arguments`. Without any, "
     "messages go to the log.",

@@ -15,6 +15,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.model.types import Tuple
 from statelib.publication.target import DELETE
 from statelib.serializers.entries.keys import KEY_COLUMNS, encode_keys, key_columns, key_groups
+from statelib.serializers.entries.rows import NO_ROWS
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.wire.ragged import Ragged
 
@@ -38,6 +39,7 @@ class PublishedKeys:
         self._state = state
         self._columns = columns
         self._identities = identities
+        self._types = self.table(NO_ROWS.keys).schema
 
     def of(self, wanted: KeyGroupRange) -> Ragged:
         """Return the composite keys of the rows that the folded feed has in a range of key groups."""
@@ -65,8 +67,9 @@ class PublishedKeys:
         """Return the key group and the composite key of each row."""
         parts: dict[str, list[pa.Array]] = {}
         for column in self._columns:
-            if column.is_key:
-                parts.setdefault(column.source, []).append(table[column.name].combine_chunks())
+            if column.is_key:  # formats store some types as other ones, such as milliseconds as microseconds
+                values = table[column.name].combine_chunks().cast(self._types.field(column.name).type)
+                parts.setdefault(column.source, []).append(values)
         keys = parts["key"]
         tuples = isinstance(self._schema.key_type, Tuple)
         key = pa.StructArray.from_arrays(keys, [f"f{i}" for i in range(len(keys))]) if tuples else keys[0]

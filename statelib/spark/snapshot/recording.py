@@ -11,11 +11,11 @@ from statelib.savepoints.recorded_changes import changes_name
 
 
 def recorded_states(pipeline: Pipeline, plan: SnapshotPlan, subtask: int) -> tuple[str, ...]:
-    """Return the states whose changes the subtask records: those that have a feed, and that the base of a checkpoint
-    has in the same form. Without a base all entries are new, and the feed begins with the whole state."""
+    """Return the states whose changes the subtask records: those that have a feed or a table that is merged, and that
+    the base of a checkpoint has in the same form. Without a base all entries are new, and a table begins with them."""
     if plan.record.kind is not SnapshotKind.CHECKPOINT or plan.record.base is None:
         return ()
-    feeds = [publication for publication in pipeline.publish.values() if publication.mode == "changes"]
+    feeds = [each for each in pipeline.publish.values() if (each.mode, each.format) != ("table", "parquet")]
     states = dict.fromkeys(published_state(pipeline, publication).name for publication in feeds)
     stored = [source.schema.states for source in plan.layout.sources[subtask]]
     return tuple(

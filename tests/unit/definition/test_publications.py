@@ -48,7 +48,7 @@ def test_a_table_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
 
 
 def test_all_code_blocks_of_the_document_are_tested() -> None:
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) == 3
 
 
 COLUMNS = {
@@ -76,7 +76,7 @@ REFUSED = {
     "mode: changes, state: orders, columns: {change: total}": "publish.t.columns: a feed of changes has a column",
     "mode: table, state: orders, columns: {customer: total}": "publish.t.columns: a column that identifies the row",
     "mode: table, state: orders, columns: {a: customer, b: customer}": "publish.t.columns: column 'customer'",
-    "mode: changes, state: orders, retain: 3": "publish.t.retain: belongs to mode: table",
+    "mode: changes, state: orders, retain: 3": "publish.t.retain: belongs to mode: table in format: parquet",
     "mode: upsert, state: orders": "publish.t.mode: expected 'changes' or 'table', found 'upsert'",
     "mode: table, state: orders, target: '{start}/t'": "publish.t.target: expected {data} as the only placeholder",
     "mode: table, state: orders, target: '{data/t'": "publish.t.target: not a template",

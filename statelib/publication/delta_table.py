@@ -1,0 +1,210 @@
+"""A published table in the format Delta, written with the package ``deltalake`` (extra ``delta``).
+
+A commit of Delta has transactions: numbers by the id of an application. One of them is the number of the published
+commit, one its checkpoint, and one the version of the table that the commit made. A commit is never repeated on top of
+another writer's: it fails, and the publisher looks again. So there is one commit of each number.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from statelib.crash_points import crash_point
+from statelib.errors import RetryableError, UnsupportedError
+from statelib.model.ids import CheckpointId
+from statelib.publication.feed import FEED_COLUMNS
+from statelib.publication.parquet_files import part_writer
+from statelib.publication.parquet_manifest import mode_of
+from statelib.publication.target import DELETE, INSERT, Commit, Content, PublishedTable, check_columns, foreign, taken
+from statelib.storage.local.scratch import scratch_directory
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
+"""The operations of other writers that do not change the rows."""
+
+
+class DeltaDirectory:
+    """A :class:`~statelib.publication.target.TableTarget` in the format Delta. ``scratch``: the directory for the rows
+    of a commit, before they are written to the table."""
+
+    def __init__(self, table: PublishedTable, directory: str, scratch: str | None) -> None:
+        self._table = table
+        self._directory = directory
+        self._scratch = scratch
+        self._application = f"statelib/{table.pipeline}/{table.name}/{mode_of(table)}"
+
+    def newest(self) -> Commit | None:
+        delta = self._opened()
+        return None if delta is None else self._newest_of(delta)
+
+    def commit(self, commit: Commit, content: Content) -> Commit:
+        delta = self._opened()
+        if (self._newest_of(delta).number if delta else 0) >= commit.number:
+            raise taken(self._table, commit.number)
+        columns = [field.with_type(_in_microseconds(field.type)) for field in content.schema]
+        changes = pa.schema([*FEED_COLUMNS, *columns])
+        schema = changes if self._table.changes else pa.schema(columns)
+        expected = self._columns(schema)
+        if delta is not None:
+            check_columns(self._table, expected, self._columns(delta.schema()))
+        with scratch_directory(self._scratch, "delta") as directory:
+            with part_writer(directory, "", changes) as writer, self._lossless():
+                content.write_changes(commit, writer.write)
+                parts = writer.finish()
+            done = replace(commit, rows=sum(part.rows for part in parts))
+            rows = _reader([f"{directory}/{part.name}" for part in parts], schema if delta is None else changes)
+            crash_point("publication: before delta commit")
+            with self._delta_errors(commit.number, delta):
+                self._write(delta, done, rows, content)
+            crash_point("publication: delta committed")
+        return done
+
+    def identities(self) -> Iterator[pa.Table]:
+        delta = self._opened()
+        assert delta is not None, "a table without a commit has no rows"
+        for batch in delta.to_pyarrow_dataset().to_batches():
+            rows = pa.Table.from_batches([batch])
+            if not self._table.changes:
+                rows = rows.append_column("commit", pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
+                rows = rows.append_column("change", pa.repeat(pa.scalar(INSERT), len(rows)))
+            yield rows
+
+    def tidy(self) -> None:
+        """Do nothing: files that no version needs are removed by Delta's VACUUM, which the table's owner runs."""
+
+    def _write(self, delta: "DeltaTable | None", commit: Commit, rows: pa.RecordBatchReader, content: Content) -> None:
+        from deltalake import write_deltalake
+
+        properties = self._properties(commit, 0 if delta is None else delta.version() + 1)
+        if delta is None:
+            write_deltalake(self._directory, rows, mode="error", commit_properties=properties)
+        elif self._table.changes or not self._merge(delta, rows, content, properties):
+            # Delta makes no version for a merge without a change, and the commit would have no number.
+            rows = rows if self._table.changes else rows.schema.empty_table().select(content.schema.names)
+            write_deltalake(delta, rows, mode="append", commit_properties=properties)
+
+    def _merge(
+        self, delta: "DeltaTable", rows: pa.RecordBatchReader, content: Content, properties: "CommitProperties"
+    ) -> bool:
+        """Merge the rows of a feed into the table. Return whether it changed."""
+        same = " AND ".join(f'(target."{name}" IS NOT DISTINCT FROM source."{name}")' for name in content.identity)
+        values = {f'"{name}"': f'source."{name}"' for name in content.schema.names}
+        gone = f"source.\"change\" = '{DELETE}'"
+        merge = delta.merge(
+            rows, predicate=same, source_alias="source", target_alias="target", commit_properties=properties
+        )
+        merge = merge.when_matched_delete(gone).when_matched_update(values)
+        counts = merge.when_not_matched_insert(values, predicate=f"NOT {gone}").execute()
+        return any(counts[f"num_target_rows_{change}"] for change in ("inserted", "updated", "deleted"))
+
+    def _properties(self, commit: Commit, version: int) -> "CommitProperties":
+        from deltalake import CommitProperties, Transaction
+
+        numbers = {"": commit.number, "/checkpoint": commit.checkpoint_id, "/version": version}
+        return CommitProperties(
+            custom_metadata={"statelib.checkpoint": f"{self._table.pipeline}/{commit.checkpoint_id}"},
+            max_commit_retries=0,
+            app_transactions=[Transaction(f"{self._application}{what}", number) for what, number in numbers.items()],
+        )
+
+    def _opened(self) -> "DeltaTable | None":
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            with self._delta_errors():
+                return DeltaTable(self._directory)
+        except TableNotFoundError:
+            return None
+
+    def _newest_of(self, delta: "DeltaTable") -> Commit:
+        """Return the newest commit. Raises InvalidRequestError (``foreign-target``)."""
+        number, checkpoint_id, version = (
+            delta.transaction_version(f"{self._application}{what}") for what in ("", "/checkpoint", "/version")
+        )
+        if number is None or checkpoint_id is None or version is None:
+            raise foreign(
+                self._table, f"a Delta table that is not table {self._table.name!r} in mode {mode_of(self._table)}"
+            )
+        for entry in delta.history(max(delta.version() - version, 0)) if delta.version() > version else ():
+            if entry["version"] > version and entry["operation"] not in MAINTENANCE:
+                raise foreign(
+                    self._table, f"version {entry['version']} was written by something else: {entry['operation']}"
+                )
+        return Commit(number, CheckpointId(checkpoint_id), None)
+
+    def _columns(self, schema: Any) -> list[str]:
+        """Return the columns of an Arrow or Delta schema as text. Raises UnsupportedError (``delta-type``)."""
+        from deltalake import Schema
+
+        try:
+            converted = Schema.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
+        except Exception as error:  # deltalake raises a bare one for a type that Delta does not have
+            raise self._unsupported(error) from error
+        return [f"{field.name}: {_text_of(field.type)}" for field in converted.fields]
+
+    @contextmanager
+    def _lossless(self) -> Iterator[None]:
+        """Raise UnsupportedError (``delta-type``) for values that Delta cannot hold, such as nanoseconds."""
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            raise self._unsupported(error) from error
+
+    def _unsupported(self, error: Exception) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self._table.target}: {str(error).splitlines()[0]}",
+            kind="delta-type",
+            hint=f"publish other columns with publish.{self._table.name}.columns, or in format parquet",
+        )
+
+    @contextmanager
+    def _delta_errors(self, number: int = 0, delta: "DeltaTable | None" = None) -> Iterator[None]:
+        """Convert errors of Delta. ``number``: of the commit that is added to ``delta``."""
+        from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+        try:
+            yield
+        except TableNotFoundError:
+            raise
+        except CommitFailedError as error:
+            raise taken(self._table, number) from error
+        except (DeltaError, OSError) as error:
+            if number == 1 and delta is None and self._opened() is not None:
+                raise taken(self._table, number) from error
+            raise RetryableError(
+                f"{self._table.target}: {str(error).splitlines()[0]}",
+                kind="storage-io",
+                hint="publish again; if it stays, the storage or the table itself is in trouble",
+            ) from error
+
+
+def _text_of(type_: Any) -> str:
+    """Return a type of Delta as text."""
+    return str(type_.type) if type(type_).__name__ == "PrimitiveType" else str(type_)
+
+
+def _in_microseconds(type_: pa.DataType) -> pa.DataType:
+    """Return the type with microseconds in place of nanoseconds, which Delta does not have."""
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", type_.tz)
+    if pa.types.is_map(type_):
+        return pa.map_(_in_microseconds(type_.key_type), _in_microseconds(type_.item_type))
+    if pa.types.is_list(type_):
+        return pa.list_(_in_microseconds(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_in_microseconds(field.type)) for field in type_])
+    return type_
+
+
+def _reader(paths: list[str], schema: pa.Schema) -> pa.RecordBatchReader:
+    """Return a reader of the rows of Parquet files, with the columns of ``schema``."""
+    files = [pq.ParquetFile(path) for path in paths]
+    batches = (batch for file in files for batch in file.iter_batches(columns=schema.names))
+    return pa.RecordBatchReader.from_batches(schema, batches)
