@@ -29,6 +29,7 @@ from statelib.functions.picks import Pick, better, clean
 from statelib.functions.ranked import Ranked, first_of_groups
 from statelib.functions.sketches.bitmap import Bitmap
 from statelib.functions.sketches.hll import DistinctSketch
+from statelib.functions.sketches.kll import QuantileSketch
 from statelib.functions.sketches.theta import ThetaSketch
 from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
@@ -247,6 +248,7 @@ ACCUMULATORS: dict[str, Callable[[AggregateSpec], Accumulator]] = {
     "decay": Decay,
     "approx_distinct": DistinctSketch,
     "theta": ThetaSketch,
+    "approx_quantiles": QuantileSketch,
     "bitmap": Bitmap,
 }
 

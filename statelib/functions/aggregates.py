@@ -160,6 +160,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "decay": Aggregate(_decay, inputs=NUMERIC, column=ColumnRule.OPTIONAL, takes_by=True, number="half_life"),
     "approx_distinct": Aggregate(lambda _: BYTES, inputs=HASHED),
     "theta": Aggregate(lambda _: BYTES, inputs=HASHED),
+    "approx_quantiles": Aggregate(lambda _: BYTES, inputs=NUMERIC),
     "bitmap": Aggregate(lambda _: BYTES, inputs=WHOLE),
 }
 """
@@ -182,6 +183,7 @@ The aggregates by name.
 - ``top``, ``bottom``: the ``n`` events with the greatest or least ``by`` columns, the best first.
 - ``decay``: the sum of a column, or the number of events, each halved once per half-life until the last event.
 - ``approx_distinct``, ``theta``: an HLL sketch or a theta sketch of Apache DataSketches.
+- ``approx_quantiles``: a KLL sketch of doubles of Apache DataSketches.
 - ``bitmap``: the set of the numbers from 0 to 32767, as a bitmap of Spark.
 """
 

@@ -36,6 +36,7 @@ states:
       names: {agg: approx_distinct, of: name}
       set: {agg: theta, of: visitor}
       minutes: {agg: bitmap, of: minute}
+      times: {agg: approx_quantiles, of: minute}
   events:
     kind: value
     fields:
@@ -49,6 +50,7 @@ parallelism: 2
 checkpoint: {strategy: STRATEGY}
 """
 WAYS = [("heap", "canonical"), ("heap", "changelog"), ("rocksdb", "incremental"), ("rocksdb", "changelog")]
+RANKS = (0.05, 0.5, 0.95)
 PAGES = {"quiet": 3, "usual": 60, "busy": 2000, "crowded": 7000}
 """The number of visits per day of each page."""
 
@@ -175,11 +177,16 @@ def test_spark_reads_the_sketches_of_a_snapshot(spark: SparkSession, tmp_path: P
     state = spark.read.format("statelib").option("state", "sketches").load(directory)
     estimates = ("hll_sketch_estimate(value.visitors)", "hll_sketch_estimate(value.names)")
     unions = ("hll_sketch_estimate(hll_union(value.visitors, value.visitors))", "bitmap_count(value.minutes)")
-    rows = state.selectExpr("key", *estimates, *unions, "theta_sketch_estimate(value.set)").collect()
+    times = [f"kll_sketch_get_quantile_double(value.times, {rank})" for rank in RANKS]
+    rows = state.selectExpr("key", *estimates, *unions, "theta_sketch_estimate(value.set)", *times).collect()
     assert {row[0] for row in rows} == set(PAGES)
-    for page, visitors, names, union, minutes, theta in rows:
+    for page, visitors, names, union, minutes, theta, *quantiles in rows:
         events = [visit for number in days for visit in visits(number) if visit["page"] == page]
         exact = len({e["visitor"] for e in events})
+        ordered = sorted(e["minute"] for e in events)
+        for rank, quantile in zip(RANKS, quantiles, strict=True):
+            below, up_to = (sum(minute < quantile + more for minute in ordered) for more in (0, 1))
+            assert below / len(ordered) - 0.02 <= rank <= up_to / len(ordered) + 0.02
         assert minutes == len({e["minute"] for e in events})
         assert union == visitors
         if exact <= 384:

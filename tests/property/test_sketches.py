@@ -17,7 +17,8 @@ from statelib.functions.grouping import Grouping
 from statelib.functions.sketches.bitmap import POSITIONS
 from statelib.functions.sketches.hashes import sketch_hashes
 from statelib.functions.sketches.hll import LG_K
-from statelib.model.types import BYTES, LONG, STRING
+from statelib.functions.sketches.kll import Levels
+from statelib.model.types import BYTES, DOUBLE, LONG, STRING
 from tests.support.extent import examples
 
 MASK = 2**64 - 1
@@ -119,6 +120,58 @@ def sketches(agg: str, type_: str, groups: list[list[Any]], cuts: int, seed: int
     return state.to_pylist()
 
 
+def quantiles(groups: list[list[float]], cuts: int, seed: int) -> list[Levels | None]:
+    """The sketch of each group, of shuffled values in so many batches, as levels of values."""
+    computation = accumulator_of(AggregateSpec("approx_quantiles", ("x", DOUBLE)))
+    values = np.array([value for group in groups for value in group], np.float64)
+    codes = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    state = pa.nulls(len(groups), pa.binary())
+    for rows in np.array_split(np.random.default_rng(seed).permutation(len(codes)), cuts):
+        grouping = Grouping(codes[rows], np.arange(len(groups)))
+        state = computation.merge(state, computation.partial(pa.table({"x": values[rows]}), grouping))
+    return [None if sketch is None else parsed(sketch) for sketch in state.to_pylist()]
+
+
+def parsed(sketch: bytes) -> Levels:
+    if sketch[1] == 2:
+        return Levels.of_values(np.frombuffer(sketch, "<f8", 1, 8))
+    return Levels.parsed(sketch)
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(st.lists(st.lists(st.floats(allow_nan=True), max_size=30), min_size=1, max_size=5), st.integers(1, 3))
+def test_a_small_quantile_sketch_lists_its_values(groups: list[list[float]], cuts: int) -> None:
+    for group, sketch in zip(groups, quantiles(groups, cuts, cuts), strict=True):
+        numbers = sorted(value + 0.0 for value in group if value == value)
+        if not numbers:
+            assert sketch is None
+            continue
+        assert sketch is not None
+        assert (sketch.count, sketch.least, sketch.most) == (len(numbers), numbers[0], numbers[-1])
+        assert [list(level) for level in sketch.values] == [numbers]
+
+
+@pytest.mark.parametrize("cuts", [1, 3, 40])
+@pytest.mark.parametrize("shape", ["normal", "exponential"])
+def test_the_ranks_of_a_large_quantile_sketch_are_about_right(cuts: int, shape: str) -> None:
+    chance = np.random.default_rng(cuts)
+    groups = [getattr(chance, shape)(size=size).tolist() for size in (200, 201, 1000, 30_000, 120_000)]
+    sketches_of = quantiles(groups, cuts, 1)
+    assert [repr(sketch) for sketch in quantiles(groups, cuts, 1)] == [repr(sketch) for sketch in sketches_of]
+    for group, sketch in zip(groups, sketches_of, strict=True):
+        assert sketch is not None
+        numbers = np.sort(group)
+        assert (sketch.count, sketch.least, sketch.most) == (len(group), numbers[0], numbers[-1])
+        stored = np.concatenate(sketch.values)
+        weights = np.concatenate([np.full(len(level), 2.0**i) for i, level in enumerate(sketch.values)])
+        assert weights.sum() == len(group)
+        assert len(stored) <= 700
+        order = np.argsort(stored)
+        ranks = np.cumsum(weights[order])
+        true_ranks = np.searchsorted(numbers, stored[order], side="right")
+        assert np.abs(ranks - true_ranks).max() <= 0.02 * len(group)
+
+
 VALUES = {
     "long": st.integers(-(2**63), 2**63 - 1),
     "string": st.text(max_size=40) | st.integers(0, 50).map("é".__mul__),
@@ -174,7 +227,7 @@ def test_hashes_of_an_empty_column_are_empty() -> None:
     assert [len(half) for half in sketch_hashes(pa.array([], pa.string()))] == [0, 0]
 
 
-@pytest.mark.parametrize("agg", ["approx_distinct", "theta"])
+@pytest.mark.parametrize("agg", ["approx_distinct", "theta", "approx_quantiles"])
 @pytest.mark.parametrize("stored", [b"", b"abcdefgh", bytes(12), bytes([10, 1, 7, LG_K, 0, 24, 0, 2]) + bytes(4128)])
 def test_other_bytes_are_refused(agg: str, stored: bytes) -> None:
     computation = accumulator_of(AggregateSpec(agg, ("x", LONG)))

@@ -1,0 +1,207 @@
+"""The aggregate ``approx_quantiles``: KLL sketches of doubles in the form of Apache DataSketches.
+
+A sketch with at most 200 values lists them all; such sketches are computed on whole columns. A larger one has levels:
+each value of level i stands for 2**i values. When a level is full, every second of its sorted values moves up. Which
+half moves up follows from the number of values and not from a random number, so the same batches make the same bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError
+from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.grouping import Grouping, one_array, valid_rows
+from statelib.functions.picks import clean
+from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.wire.ragged import Ragged, concat, from_list, gather, join, offsets_of, spans
+
+K, _M = 200, 8
+"""The size parameter and the least size of a level, which are the defaults of DataSketches and of Spark."""
+_SINGLE_BYTES, _HEAD_BYTES = 8, 40
+_SORTED, _SINGLE = 2, 4
+Doubles = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class QuantileSketch:
+    """``approx_quantiles``: one KLL sketch per key."""
+
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        column = clean(one_array(events[self.spec.column]).cast(pa.float64(), safe=False))
+        rows = valid_rows([column])
+        values = column.take(pa.array(rows)).to_numpy()
+        return _sketches(grouping.codes[rows], values, {}, grouping.size)
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        parts = [_decoded(part, self.spec.column) for part in (before, more)]
+        codes, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        large: dict[int, list[Levels]] = {}
+        for _, _, levels_of in parts:
+            for row, levels in levels_of.items():
+                large.setdefault(row, []).append(levels)
+        return _sketches(codes, values, large, len(before))
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A sketch with levels: the number of its values, the least and the greatest, and the values of each level."""
+
+    count: int
+    least: float
+    most: float
+    values: list[Doubles]
+
+    @classmethod
+    def of_values(cls, values: Doubles) -> "Levels":
+        """Return a sketch of some sorted values, of which there is at least one. It may be larger than allowed."""
+        return cls(len(values), float(values[0]), float(values[-1]), [values])
+
+    @classmethod
+    def parsed(cls, data: bytes) -> "Levels":
+        """Return the sketch of serialized bytes. Raise ValueError for other bytes."""
+        count, levels = int.from_bytes(data[8:16], "little"), data[18]
+        starts = np.frombuffer(data, "<i4", levels, 20).astype(np.int64)
+        items = np.frombuffer(data, "<f8", -1, 20 + 4 * levels)
+        bounds = [*(starts - starts[0]).tolist(), len(items) - 2]
+        values = [items[2 + a : 2 + b] for a, b in pairwise(bounds)]
+        if sum(len(part) << i for i, part in enumerate(values)) != count:
+            raise ValueError("weights and count differ")
+        return cls(count, float(items[0]), float(items[1]), values)
+
+    def merged(self, other: "Levels") -> "Levels":
+        """Return a sketch of the values of both, which may be larger than allowed."""
+        longer, shorter = sorted((self.values, other.values), key=len, reverse=True)
+        values = [np.sort(np.concatenate([part, *shorter[i : i + 1]]), kind="stable") for i, part in enumerate(longer)]
+        return Levels(self.count + other.count, min(self.least, other.least), max(self.most, other.most), values)
+
+    def compacted(self) -> "Levels":
+        """Return the sketch with at most as many values as its levels may have."""
+        values = list(self.values)
+        while sum(map(len, values)) > _capacity(len(values)):
+            level = next(i for i, part in enumerate(values) if len(part) > _level_capacity(len(values), i))
+            if level + 1 == len(values):
+                values.append(np.empty(0))
+            full = values[level]
+            odd = len(full) % 2
+            half = full[odd + (self.count >> level & 1) :: 2]
+            values[level] = full[:odd]
+            values[level + 1] = np.sort(np.concatenate([values[level + 1], half]), kind="stable")
+        return Levels(self.count, self.least, self.most, values)
+
+    def serialized(self) -> bytes:
+        """Return the bytes of the sketch."""
+        sizes = np.array([len(part) for part in self.values])
+        starts = _capacity(len(sizes)) - sizes.sum() + offsets_of(sizes)[:-1]
+        head = bytes([5, 1, 15, _SORTED]) + K.to_bytes(2, "little") + bytes([_M, 0])
+        head += self.count.to_bytes(8, "little") + K.to_bytes(2, "little") + bytes([len(sizes), 0])
+        items = np.concatenate([[self.least, self.most], *self.values])
+        return b"".join([head, starts.astype("<i4").tobytes(), items.astype("<f8").tobytes()])
+
+
+def _level_capacity(levels: int, level: int) -> int:
+    """Return the number of values that a level may have: K for the highest one, 2/3 of it for the next, and so on."""
+    depth = levels - level - 1
+    return max(_M, int((2 * K << depth) // 3**depth + 1) // 2)
+
+
+def _capacity(levels: int) -> int:
+    return sum(_level_capacity(levels, level) for level in range(levels))
+
+
+def _decoded(sketches: pa.Array, column: str) -> tuple[Rows, Doubles, dict[int, Levels]]:
+    """Return (row, value) of the sketches that list their values, and the others by row.
+
+    Raise CorruptStateError (``bad-sketch``)."""
+    valid = valid_rows([sketches])
+    rows = byte_rows(sketches.take(pa.array(valid)))
+    if not len(rows):
+        return np.empty(0, np.int64), np.empty(0), {}
+    if (rows.lengths < _SINGLE_BYTES + 8).any():
+        raise _bad(column)
+    heads = spans(rows.data, rows.starts, 8)
+    single = heads[:, 1] == 2
+    levels = np.zeros(len(rows), np.int64)
+    several = np.flatnonzero(~single)
+    if (heads[:, 2] != 15).any() or (rows.lengths[several] < _HEAD_BYTES).any():
+        raise _bad(column)
+    levels[several] = rows.data[rows.starts[several] + 18]
+    listed = np.flatnonzero(levels <= 1)
+    skipped = np.where(single, _SINGLE_BYTES, _HEAD_BYTES)[listed]
+    values = gather(rows.data, rows.starts[listed] + skipped, rows.lengths[listed] - skipped)
+    if (values.lengths % 8 != 0).any():
+        raise _bad(column)
+    large = np.flatnonzero(levels > 1)
+    return (
+        np.repeat(valid[listed], values.lengths // 8),
+        values.data.view("<f8").astype(np.float64),
+        dict(_parsed(valid[large], rows.take(large), column)),
+    )
+
+
+def _parsed(owners: Rows, rows: Ragged, column: str) -> Iterator[tuple[int, Levels]]:
+    for owner, data in zip(owners.tolist(), rows.to_list(), strict=True):
+        try:
+            yield owner, Levels.parsed(data)
+        except (ValueError, IndexError) as error:
+            raise _bad(column) from error
+
+
+def _bad(column: str) -> CorruptStateError:
+    text = f"approx_quantiles of {column}: expected KLL sketches of doubles, found other bytes"
+    return CorruptStateError(text, kind="bad-sketch")
+
+
+def _sketches(codes: Rows, values: Doubles, large: dict[int, list[Levels]], size: int) -> pa.Array:
+    """Return the sketch of each group, null for a group without values. ``large``: sketches with levels by group."""
+    order = np.lexsort((values, codes))
+    codes, values = codes[order], values[order]
+    counts = np.bincount(codes, minlength=size)
+    with_levels = counts > K
+    with_levels[list(large)] = True
+    bounds = offsets_of(counts)
+    of_large = []
+    for row in np.flatnonzero(with_levels).tolist():
+        own = values[bounds[row] : bounds[row + 1]]
+        parts = [*large.get(row, ()), *([Levels.of_values(own)] if len(own) else [])]
+        merged = parts[0]
+        for part in parts[1:]:
+            merged = merged.merged(part)
+        of_large.append(merged.compacted().serialized())
+    listed = np.where(with_levels, 0, counts)
+    rows = concat([_listing(values[~with_levels[codes]], listed), from_list(of_large)])
+    places = np.arange(size)
+    places[with_levels] = size + np.arange(len(of_large))
+    sketches = byte_array(rows, pa.binary())
+    return sketches.take(pa.array(places, mask=~with_levels & (counts == 0)))
+
+
+def _listing(values: Doubles, counts: npt.NDArray[np.int64]) -> Ragged:
+    """Return sketches that list their values, which are sorted in each group."""
+    heads = np.zeros((len(counts), _HEAD_BYTES), np.uint8)
+    single = counts == 1
+    heads[:, 0] = np.where(single, 2, 5)
+    heads[:, 1] = np.where(single, 2, 1)
+    heads[:, 2:8] = (15, 0, K, 0, _M, 0)
+    heads[:, 3] = np.where(single, _SINGLE | _SORTED, _SORTED)
+    bounds = offsets_of(counts)
+    filled = np.flatnonzero(counts)
+    ends = np.zeros((len(counts), 2))
+    ends[filled, 0], ends[filled, 1] = values[bounds[:-1][filled]], values[bounds[1:][filled] - 1]
+    heads[:, 8:16] = counts.astype("<i8").view(np.uint8).reshape(-1, 8)
+    heads[:, 16:20] = (K, 0, 1, 0)
+    heads[:, 20:24] = (K - counts).astype("<i4").view(np.uint8).reshape(-1, 4)
+    heads[:, 24:40] = ends.astype("<f8").view(np.uint8).reshape(-1, 16)
+    head_rows = gather(
+        heads.reshape(-1),
+        np.arange(len(counts), dtype=np.int64) * _HEAD_BYTES,
+        np.where(single, _SINGLE_BYTES, _HEAD_BYTES),
+    )
+    return join([head_rows, Ragged(values.astype("<f8").view(np.uint8), offsets_of(8 * counts))])
