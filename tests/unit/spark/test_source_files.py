@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import RetryableError
+from statelib.functions.changes import CHANGE
 from statelib.spark.events.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
+from statelib.testing.local_run import LocalRun
 
 PIPELINE = """\
 name: reading
@@ -23,6 +26,7 @@ backend: heap
 parallelism: 1
 checkpoint: {{strategy: canonical}}
 """
+REFUNDS = '  refunds: {path: "{data}/{start}-{end}", columns: {shop: string, why: string}}\n'
 INSTANT = pa.timestamp("us", "UTC")
 
 
@@ -181,9 +185,8 @@ def test_the_error_names_a_file_that_cannot_be_read(tmp_path: Path, how: str) ->
 
 def test_files_of_several_sources_are_read_with_nulls_for_the_columns_of_the_others(tmp_path: Path) -> None:
     text = PIPELINE.format(key="shop").replace("source: {", "sources:\n  orders: {")
-    refunds = '  refunds: {path: "{data}/{start}-{end}", columns: {shop: string, why: string}}\n'
     path = tmp_path / "reading.yaml"
-    path.write_text(text.replace("\nkey:", f"\n{refunds}key:"))
+    path.write_text(text.replace("\nkey:", f"\n{REFUNDS}key:"))
     pipeline = load_pipeline(path)
     reasons = pa.table({"shop": ["shop-1", "shop-2"], "why": ["broken", None]})
     (tmp_path / "refunds").mkdir()
@@ -207,3 +210,19 @@ def test_files_of_several_sources_are_read_with_nulls_for_the_columns_of_the_oth
     only_orders = source_files(pipeline, locations, 2)
     assert only_orders is not None
     assert (only_orders.sources, only_orders.rows) == (("sources.orders",), 200)
+
+
+def test_events_are_applied_if_only_another_source_deletes(tmp_path: Path) -> None:
+    text = PIPELINE.format(key="shop").replace("source: {", "sources:\n  orders: {")
+    refunds = REFUNDS.replace("columns:", "delete_when: gone, columns:")
+    path = tmp_path / "reading.yaml"
+    path.write_text(text.replace("\nkey:", f"\n{refunds}order_by: shop\nkey:"))
+    pipeline = load_pipeline(path)
+    files = source_files(pipeline, {"sources.orders": [source(tmp_path, a=events(200))]}, 1)
+    assert files is not None
+    table = own_events(pipeline, files, 0, 1)
+    assert table.schema == event_schema(pipeline)
+    assert table[CHANGE].null_count == 200
+    run = LocalRun(pipeline)
+    assert run.apply(table.filter(pc.is_valid(table["shop"]))) == 0
+    assert len(run.state("seen")) == len(set(events(200)["shop"].to_pylist()) - {None})
