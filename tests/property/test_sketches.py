@@ -18,6 +18,7 @@ from statelib.functions.sketches.bitmap import POSITIONS
 from statelib.functions.sketches.hashes import sketch_hashes
 from statelib.functions.sketches.hll import LG_K
 from statelib.functions.sketches.kll import Levels
+from statelib.functions.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.model.types import BYTES, DOUBLE, LONG, STRING
 from tests.support.extent import examples
 
@@ -235,3 +236,20 @@ def test_other_bytes_are_refused(agg: str, stored: bytes) -> None:
     with pytest.raises(CorruptStateError, match=f"{agg} of x: expected") as caught:
         computation.merge(pa.array([stored]), more)
     assert caught.value.kind == "bad-sketch"
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 2**32, 2**32 + 1, 2**64 - 1]) | VALUES["long"])))
+def test_entries_are_ordered_by_group_and_rank(pairs: list[tuple[int, int]]) -> None:
+    codes = np.array([code for code, _ in pairs], np.int64)
+    ranks = np.array([rank % 2**64 for _, rank in pairs], np.uint64)
+    order = order_in_groups(codes, ranks)
+    assert list(zip(codes[order].tolist(), ranks[order].tolist(), strict=True)) == sorted(
+        (code, rank % 2**64) for code, rank in pairs
+    )
+
+
+@given(st.lists(st.floats(allow_nan=False).map(lambda value: value + 0.0)))
+def test_ranks_are_in_the_order_of_the_doubles(values: list[float]) -> None:
+    column = np.array(values, np.float64)
+    assert column[np.argsort(ranks_of_doubles(column))].tolist() == sorted(values)

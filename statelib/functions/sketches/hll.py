@@ -119,7 +119,8 @@ def _modes(rows: Ragged, column: str) -> npt.NDArray[np.int64]:
 
 def _sketches(codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]], size: int) -> pa.Array:
     """Return the sketch of each group, null for a group without coupons and registers."""
-    pairs = np.unique((codes.astype(np.uint64) << np.uint64(32)) | coupons)
+    pairs = np.sort((codes.astype(np.uint64) << np.uint64(32)) | coupons)
+    pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=~pairs[:1]))]
     codes, coupons = (pairs >> np.uint64(32)).astype(np.int64), pairs.astype(np.uint32)
     counts = np.bincount(codes, minlength=size)
     dense = counts > _MOST_COUPONS

@@ -17,6 +17,7 @@ from statelib.errors import CorruptStateError
 from statelib.functions.aggregates import AggregateSpec
 from statelib.functions.grouping import Grouping, one_array, valid_rows
 from statelib.functions.picks import clean
+from statelib.functions.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Ragged, concat, from_list, gather, join, offsets_of, spans
 
@@ -161,7 +162,7 @@ def _bad(column: str) -> CorruptStateError:
 
 def _sketches(codes: Rows, values: Doubles, large: dict[int, list[Levels]], size: int) -> pa.Array:
     """Return the sketch of each group, null for a group without values. ``large``: sketches with levels by group."""
-    order = np.lexsort((values, codes))
+    order = order_in_groups(codes, ranks_of_doubles(values))
     codes, values = codes[order], values[order]
     counts = np.bincount(codes, minlength=size)
     with_levels = counts > K

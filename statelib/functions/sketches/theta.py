@@ -15,6 +15,7 @@ from statelib.functions.aggregates import AggregateSpec
 from statelib.functions.grouping import Grouping, one_array, valid_rows
 from statelib.functions.ranked import first_of_groups
 from statelib.functions.sketches.hashes import hashed_rows, sketch_hashes
+from statelib.functions.sketches.ordering import order_in_groups
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Ragged, gather, join, offsets_of, spans
 
@@ -79,7 +80,7 @@ def _bad(column: str) -> CorruptStateError:
 
 def _sketches(codes: Rows, hashes: Hashes, thetas: Hashes) -> pa.Array:
     """Return the sketch of each group, null for a group without hashes. ``thetas``: the limits of the hashes so far."""
-    order = np.lexsort((hashes, codes))
+    order = order_in_groups(codes, hashes.view(np.uint64) << np.uint64(1))
     codes, hashes = codes[order], hashes[order]
     fresh = np.ones(len(codes), np.bool_)
     fresh[1:] = (codes[1:] != codes[:-1]) | (hashes[1:] != hashes[:-1])
