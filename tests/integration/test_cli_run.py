@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from statelib.cli.main import app
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
+from statelib.savepoints.recorded_changes import recorded_changes
 from tests.integration.shop import environment
 from tests.integration.shop_cli import call, refused, said
+from tests.support.published import feed_rows, folded
 from tests.support.worlds import new_deployment
 
 ORDERS = """\
@@ -105,6 +107,25 @@ def test_a_whole_range_as_one_interval_reads_every_day(deployment: Deployment, s
     assert "2026-01-03.parquet cannot be read" in refused(deployment, "run", "orders", "--whole", "--end", "2026-01-05")
     half = refused(deployment, "run", "orders", "--whole", "--end", "2026-01-04T12:00")
     assert "it does not consist of intervals of the schedule '@daily'" in half
+
+
+def test_a_run_publishes_and_one_whose_tables_fail_keeps_its_checkpoint(
+    deployment: Deployment, spark: SparkSession
+) -> None:
+    feed = Path(deployment.data) / "feed"
+    publish = 'publish: {feed: {target: "{data}/feed", mode: changes}}\n'
+    (Path(deployment.pipelines_directory) / "orders.yaml").write_text(ORDERS + publish)
+    said(deployment, "run", "orders", "--end", "2026-01-02")
+    (feed / "stray.parquet").write_bytes(b"")
+    assert "table feed is not published" in refused(deployment, "run", "orders")
+    assert totals(deployment, "orders/head") == {"a": 2, "b": 4}, "the checkpoint is registered"
+    (feed / "stray.parquet").unlink()
+    said(deployment, "publish", "orders")
+    assert folded(feed_rows(feed), ["shop"]) == {
+        (shop,): {"shop": shop, "value": value} for shop, value in totals(deployment, "orders/head").items()
+    }
+    assert resolve(deployment, "orders/2").manifest is not None
+    assert recorded_changes(resolve(deployment, "orders/2"), "total") is not None, "the subtasks recorded them"
 
 
 def test_bounds_that_are_no_intervals_of_the_schedule_are_refused(deployment: Deployment) -> None:
