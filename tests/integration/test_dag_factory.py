@@ -57,6 +57,7 @@ json.dump({
         "file": Path(d.fileloc).name, "tags": sorted(d.tags), "default_conn": d.default_args.get("statelib_conn_id"),
         "callbacks": [getattr(c, "__name__", type(c).__name__) for c in d.default_args.get("on_failure_callback", [])],
         "tasks": {t.task_id: {n: getattr(t, n, None) for n in NAMES} | getattr(t, "partial_kwargs", {})
+                  | {"upstream_task_ids": sorted(t.upstream_task_ids)}
                   for t in d.tasks},
         "examples": d.params.get_param("pipeline").schema.get("examples") if "pipeline" in d.params else None,
         "intervals": intervals(d) if d.dag_id == "zoned.checkpoint" else [],
@@ -84,6 +85,8 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for directory, name in (("mine", "first"), ("others", "second")):
         (root / "dags" / directory).mkdir(parents=True)
         text = PIPELINE.replace("name: carrier_streaks", f"name: {name}")
+        if name == "first":
+            text += "publish: {streaks: {target: '{data}/streaks', mode: table}}\n"
         (root / "dags" / directory / f"{name}.yaml").write_text(text)
     (root / "dags" / "zones").mkdir()
     (root / "dags" / "zones" / "zoned.yaml").write_text(zoned_pipeline())
@@ -121,6 +124,13 @@ def test_settings_are_applied_to_every_task(parsed: dict[str, Any], dag_id: str)
         expected = {"retries": 7, "pool": "spark", "queue": "large", "owner": "ada", "email": "a@b.c"}
         own = {"abort": {"retries": 2}, "approve": {"retries": 0}}.get(name, {})
         assert {key: task[key] for key in expected} == expected | own, name
+
+
+def test_a_pipeline_with_tables_has_a_task_that_publishes_after_register(parsed: dict[str, Any]) -> None:
+    tasks = parsed["dags"]["first.checkpoint"]["tasks"]
+    assert tasks["publish"]["upstream_task_ids"] == ["register"]
+    assert "publish" not in parsed["dags"]["second.checkpoint"]["tasks"]
+    assert "publish" not in parsed["dags"]["first.savepoint"]["tasks"]
 
 
 def test_the_connections_are_passed_to_the_operators(parsed: dict[str, Any]) -> None:

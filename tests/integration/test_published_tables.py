@@ -63,6 +63,7 @@ def test_the_command_publishes_what_is_missing(deployment: Deployment, tmp_path:
     ]
     only = json.loads(said(deployment, "publish", "sales", "--table", "feed", "--json"))
     assert [(c["table"], c["commit"], c["checkpoint_id"], c["rows"]) for c in only["commits"]] == [("feed", 1, 2, 3)]
+    assert "Published tables" in said(deployment, "pipelines", "status", "sales")
     run(deployment, 3)
     run(deployment, 4)
     assert behind(deployment) == {"feed": 2, "now": 1}

@@ -219,7 +219,7 @@ def status(pipeline: PipelineArgument, as_json: Json = False) -> None:
     ]
     view: list[Block] = [Fields(fields)]
     if tables:
-        view += [Line(), standing_table(tables)]
+        view.append(standing_table(tables))
     present(asdict(current) | {"tables": tables}, view, as_json)
 
 
