@@ -1,6 +1,7 @@
 """Values of any state type as one line of text each, for people; typed JSON is for machines."""
 
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -12,10 +13,14 @@ def texts(column: pa.Array) -> list[str]:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return json.dumps(value, ensure_ascii=False, default=_other)
 
 
 def _other(value: object) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

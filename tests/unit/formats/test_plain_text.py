@@ -1,6 +1,7 @@
 """Every type has a text that a person can read, and none is rounded."""
 
 from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -29,3 +30,10 @@ from statelib.formats.text.plain_text import texts
 def test_each_value_has_this_exact_text(column: pa.Array, text: str) -> None:
     assert texts(column) == [text]
     assert texts(pa.concat_arrays([column, pa.nulls(1, column.type)])) == [text, "-"]
+
+
+def test_decimals_have_all_their_digits() -> None:
+    amounts = pa.array([Decimal("0E-10"), Decimal("-12.5"), None], pa.decimal128(38, 10))
+    assert texts(amounts) == ["0.0000000000", "-12.5000000000", "-"]
+    rows = pa.array([{"a": Decimal("0E-10")}], pa.struct([("a", pa.decimal128(38, 10))]))
+    assert texts(rows) == ['{"a": "0.0000000000"}']

@@ -1,5 +1,6 @@
 """The table of expectations is the library's, and the user's are judged by it on the state's own columns."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -161,3 +162,21 @@ def test_the_document_lists_every_expectation_of_the_table() -> None:
         optional = [p for p in entry.parameters if p not in entry.required]
         row = f"| `{name}` | {', '.join(entry.required) or '-'} | {', '.join(optional) or '-'} |"
         assert row in text
+
+
+def test_decimals_are_compared_as_doubles_if_a_double_holds_their_digits(tmp_path: Path) -> None:
+    columns = {
+        "guest": ["a", "b", "c"],
+        "spent": pa.array([Decimal("0.10"), Decimal("0.30"), None], pa.decimal128(38, 2)),
+        "all_digits": pa.array([Decimal("123456789012345678.10"), Decimal(1), None], pa.decimal128(38, 2)),
+    }
+    sample = StateSample("total", pa.table(columns), ("guest",), 3)
+    results = judge(
+        tmp_path,
+        sample,
+        expectation("column_values_to_be_between", column="spent", min_value=0.1, max_value=0.3),
+        expectation("column_values_to_be_between", column="spent", max_value=0.2),
+        expectation("column_values_to_be_between", column="all_digits", max_value=2),
+    )
+    assert [(passed, failed) for passed, failed, _ in results] == [(True, 0), (False, 1), (False, 1)]
+    assert "spent 0.3" in results[1][2][0]
