@@ -15,7 +15,7 @@ from statelib.definition.source.parts import range_text
 from statelib.errors import StatelibError
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.wiring import Deployment
-from statelib.functions.changes import APPLIED, CHANGE, RETRACTED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 from statelib.model.checkpoint import DataInterval
 from statelib.testing.local_run import LocalRun
 

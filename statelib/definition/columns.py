@@ -5,14 +5,15 @@ import pyarrow.compute as pc
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.functions.changes import CHANGE
+from statelib.functions.change_logs.changes import CHANGE
 from statelib.model.amounts import number_of
 from statelib.serializers.registry import codec_of
 
 
 def event_schema(pipeline: Pipeline) -> pa.Schema:
     """Return the Arrow schema of the declared columns, in the order of the file, and of the column
-    :data:`~statelib.functions.changes.CHANGE` if a source has deletes or retractions. Every column may have nulls."""
+    :data:`~statelib.functions.change_logs.changes.CHANGE` if a source has deletes or retractions. Every column may have
+    nulls."""
     declared = [(name, codec_of(type_).arrow_type) for name, type_ in pipeline.column_types().items()]
     return pa.schema([*declared, *([(CHANGE, pa.int8())] if pipeline.has_changes else [])])
 

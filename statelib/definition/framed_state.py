@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.definition.frame_columns import FrameColumn
-from statelib.functions.finished import finished
+from statelib.functions.aggregates.finished import finished
 
 
 def framed(table: pa.Table, columns: Sequence[FrameColumn]) -> pa.Table:

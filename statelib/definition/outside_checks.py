@@ -15,7 +15,7 @@ from statelib.definition.document import read_document
 from statelib.definition.pipeline import Pipeline, bad_file, read_file
 from statelib.definition.problems import DefinitionError, Problem, Where
 from statelib.errors import InvalidRequestError
-from statelib.functions.resolve import resolve
+from statelib.functions.user_code.resolve import resolve
 
 SPARKS_FORMATS = (
     "parquet", "orc", "json", "csv", "text", "avro", "xml", "binaryfile", "image", "libsvm", "jdbc", "statestore",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
 from statelib.definition.parts.types import type_of
-from statelib.functions.aggregates import AggregateSpec, Nulls
+from statelib.functions.aggregates.kinds import AggregateSpec, Nulls
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import (
     EVENT_TIMERS,
@@ -106,7 +106,7 @@ def function_of(
     """Return the function that applies events to a state."""
     # Imported here, because only a run of the pipeline needs Arrow. The scheduler only reads the file.
     from statelib.functions.declared import AggregateFunction
-    from statelib.functions.user import UserFunction
+    from statelib.functions.user_code.state_functions import UserFunction
     from statelib.functions.windows import WindowedFunction
 
     if state.function is not None:

@@ -12,10 +12,10 @@ from statelib.backends.key_order import quick_order
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.functions.accumulators import accumulator_of
-from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.aggregates.accumulators import accumulator_of
+from statelib.functions.aggregates.kinds import AggregateSpec
+from statelib.functions.change_logs.retractions import divided, emptied, without
 from statelib.functions.grouping import Grouping, group_rows, one_array, valid_rows
-from statelib.functions.retractions import divided, emptied, without
 from statelib.functions.state_function import Progress
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor

@@ -10,10 +10,10 @@ from statelib.backends.side_data import SideData
 from statelib.backends.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
-from statelib.functions.deletes import without_deleted
-from statelib.functions.hooks import SnapshotContext, call_hook
+from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import apply_interval, expired
 from statelib.functions.state_function import Progress
+from statelib.functions.user_code.hooks import SnapshotContext, call_hook
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
 from statelib.model.state import StateKind

@@ -3,7 +3,7 @@
 import json
 
 from statelib.backends.operator import OperatorStateBackend
-from statelib.functions.hooks import SnapshotContext
+from statelib.functions.user_code.hooks import SnapshotContext
 
 
 def note(context: SnapshotContext, operator: OperatorStateBackend) -> None:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from statelib.backends.operator import OperatorStateBackend
-from statelib.functions.hooks import SnapshotContext
+from statelib.functions.user_code.hooks import SnapshotContext
 
 
 def initialize_state(context: SnapshotContext, operator: OperatorStateBackend) -> None:

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 
 from statelib.backends.operator import OperatorStateBackend
-from statelib.functions.hooks import SnapshotContext
+from statelib.functions.user_code.hooks import SnapshotContext
 
 MODEL_BYTES = 30_000
 """The size of a model: too large for ``_metadata``."""

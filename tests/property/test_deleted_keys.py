@@ -20,7 +20,7 @@ from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
-from statelib.functions.changes import APPLIED, CHANGE, DELETED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint

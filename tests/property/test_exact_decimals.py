@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.functions.decimal_sums import sum_decimals
-from statelib.functions.finished import finished
+from statelib.functions.aggregates.decimal_sums import sum_decimals
+from statelib.functions.aggregates.finished import finished
 from statelib.testing.local_run import LocalRun
 from tests.support.extent import examples
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.functions.changes import APPLIED, CHANGE, RETRACTED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun
 

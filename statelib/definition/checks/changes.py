@@ -10,7 +10,7 @@ from statelib.definition.parts.model import StateDefinition
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import columns_of
 from statelib.definition.problems import Problem, Where
-from statelib.functions.aggregates import RETRACTABLE
+from statelib.functions.aggregates.kinds import RETRACTABLE
 
 
 def check_changes(pipeline: DeclaredPipeline) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from statelib.definition.parts.model import StateDefinition
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import columns_of
 from statelib.definition.problems import Problem, Where
-from statelib.functions.aggregates import Nulls
+from statelib.functions.aggregates.kinds import Nulls
 
 
 def check_sources(pipeline: DeclaredPipeline) -> Iterator[Problem]:

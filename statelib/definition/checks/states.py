@@ -10,7 +10,7 @@ from statelib.definition.parts.model import FieldDefinition, StateDefinition
 from statelib.definition.parts.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.errors import StatelibError
-from statelib.functions.aggregates import AGGREGATES, ColumnRule, Nulls, accepts
+from statelib.functions.aggregates.kinds import AGGREGATES, ColumnRule, Nulls, accepts
 from statelib.model.types import BOOLEAN, DATETIME, INSTANT, VOID, Scalar, decimal_digits
 
 AGGREGATES_OF_KIND = {

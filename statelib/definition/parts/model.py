@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.zones import in_zone, zone_of
 from statelib.definition.problems import did_you_mean
-from statelib.functions.aggregates import Nulls
+from statelib.functions.aggregates.kinds import Nulls
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
 from statelib.model.moments import moment_of
 from statelib.model.termination import CheckpointRetentionPolicy

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from statelib.definition.parts.source import ChangeLogColumns
-from statelib.functions.changes import APPLIED, CHANGE, RETRACTED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 
 ROW = "row"
 """The column with the row before or after a change of an envelope."""

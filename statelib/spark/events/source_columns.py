@@ -10,7 +10,7 @@ from statelib.definition.parts.source import ChangeLogColumns
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError
-from statelib.functions.changes import APPLIED, CHANGE, DELETED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
 from statelib.spark.events.source_changes import (
     CHANGE_TYPE,
     ROW,

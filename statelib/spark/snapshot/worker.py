@@ -23,11 +23,11 @@ from statelib.flows.restore.layout import RestoreLayout
 from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
-from statelib.functions.deletes import without_deleted
-from statelib.functions.hooks import SnapshotContext, call_hook
+from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import IntervalResult, apply_interval
 from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
+from statelib.functions.user_code.hooks import SnapshotContext, call_hook
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
 from statelib.model.choices import NATIVE_SAVEPOINT, REFERRING, Backend
 from statelib.model.failure import CheckpointFailureReason

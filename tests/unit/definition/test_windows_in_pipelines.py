@@ -5,7 +5,7 @@ import pytest
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import InvalidRequestError
-from statelib.functions.user import UserFunction
+from statelib.functions.user_code.state_functions import UserFunction
 from statelib.functions.windows import WindowedFunction, WindowSpec
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, StateKind, timers_descriptor
 from statelib.model.ttl import TtlConfig

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import InvalidRequestError
-from statelib.functions.accumulators import ACCUMULATORS, accumulator_of
-from statelib.functions.aggregates import AGGREGATES, AggregateSpec
-from statelib.functions.finished import finished
+from statelib.functions.aggregates.accumulators import ACCUMULATORS, accumulator_of
+from statelib.functions.aggregates.finished import finished
+from statelib.functions.aggregates.kinds import AGGREGATES, AggregateSpec
 from statelib.functions.grouping import Grouping
 from statelib.model.types import DOUBLE, INT, LONG, STRING
 

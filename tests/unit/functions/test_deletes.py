@@ -7,7 +7,7 @@ import pytest
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.functions.changes import APPLIED, CHANGE, DELETED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
 from statelib.testing.local_run import LocalRun
 
 SEEN: list[list[dict[str, Any]]] = []

@@ -5,7 +5,7 @@ import pytest
 
 from statelib.definition.frame_columns import frame_columns
 from statelib.definition.pipeline import Pipeline
-from statelib.functions.finished import finished
+from statelib.functions.aggregates.finished import finished
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from statelib.backends.operator import OperatorStateBackend
 from statelib.definition.pipeline import Pipeline
-from statelib.functions.hooks import SnapshotContext
+from statelib.functions.user_code.hooks import SnapshotContext
 from statelib.testing.local_run import LocalRun
 
 MODULE = "statelib_test_hooks"

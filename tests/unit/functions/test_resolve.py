@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from statelib.errors import InvalidRequestError
-from statelib.functions.resolve import resolve
+from statelib.functions.user_code.resolve import resolve
 
 
 def refused(reference: str) -> str:

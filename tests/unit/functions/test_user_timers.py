@@ -175,7 +175,7 @@ def test_timers_without_on_timer_are_refused() -> None:
 
 
 def test_a_function_that_sets_timers_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statelib.functions.user.MAX_ROUNDS", 20)
+    monkeypatch.setattr("statelib.functions.user_code.state_functions.MAX_ROUNDS", 20)
     run = LocalRun(pipeline(BOTH | {"on_timer": "tests.unit.functions.session_timers:forever"}))
     with pytest.raises(InvalidRequestError, match="more than 20 timers") as caught:
         run.apply(events(("a", "event_time", 1)), 10)

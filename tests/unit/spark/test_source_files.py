@@ -12,7 +12,7 @@ import pytest
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import RetryableError
-from statelib.functions.changes import CHANGE
+from statelib.functions.change_logs.changes import CHANGE
 from statelib.spark.events.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
 from statelib.testing.local_run import LocalRun
 

@@ -13,9 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates import AggregateSpec
-from statelib.functions.decay import Decay
-from statelib.functions.decimal_sums import add_decimals, sum_decimals
+from statelib.functions.aggregates.decay import Decay
+from statelib.functions.aggregates.decimal_sums import add_decimals, sum_decimals
+from statelib.functions.aggregates.kinds import AggregateSpec
+from statelib.functions.aggregates.picks import Pick, better, clean
+from statelib.functions.aggregates.ranked import Ranked, first_of_groups
+from statelib.functions.aggregates.sketches.bitmap import Bitmap
+from statelib.functions.aggregates.sketches.hll import DistinctSketch
+from statelib.functions.aggregates.sketches.kll import QuantileSketch
+from statelib.functions.aggregates.sketches.theta import ThetaSketch
 from statelib.functions.grouping import (
     Grouping,
     Rows,
@@ -25,12 +31,6 @@ from statelib.functions.grouping import (
     stack,
     valid_rows,
 )
-from statelib.functions.picks import Pick, better, clean
-from statelib.functions.ranked import Ranked, first_of_groups
-from statelib.functions.sketches.bitmap import Bitmap
-from statelib.functions.sketches.hll import DistinctSketch
-from statelib.functions.sketches.kll import QuantileSketch
-from statelib.functions.sketches.theta import ThetaSketch
 from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.errors import InvalidRequestError
-from statelib.functions.accumulators import accumulator_of
-from statelib.functions.aggregates import RETRACTABLE, AggregateSpec
-from statelib.functions.changes import APPLIED, CHANGE, RETRACTED
+from statelib.functions.aggregates.accumulators import accumulator_of
+from statelib.functions.aggregates.kinds import RETRACTABLE, AggregateSpec
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 from statelib.functions.grouping import Grouping, one_array
 
 Part = tuple[pa.Table, Grouping]

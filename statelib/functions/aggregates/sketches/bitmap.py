@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.aggregates.kinds import AggregateSpec
 from statelib.functions.grouping import Grouping, one_array, valid_rows
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Ragged, offsets_of

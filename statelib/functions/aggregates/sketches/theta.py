@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.errors import CorruptStateError
-from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.aggregates.kinds import AggregateSpec
+from statelib.functions.aggregates.ranked import first_of_groups
+from statelib.functions.aggregates.sketches.hashes import hashed_rows, sketch_hashes
+from statelib.functions.aggregates.sketches.ordering import order_in_groups
 from statelib.functions.grouping import Grouping, one_array, valid_rows
-from statelib.functions.ranked import first_of_groups
-from statelib.functions.sketches.hashes import hashed_rows, sketch_hashes
-from statelib.functions.sketches.ordering import order_in_groups
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Ragged, gather, join, offsets_of, spans
 

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.errors import CorruptStateError
-from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.aggregates.kinds import AggregateSpec
+from statelib.functions.aggregates.picks import clean
+from statelib.functions.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.functions.grouping import Grouping, one_array, valid_rows
-from statelib.functions.picks import clean
-from statelib.functions.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Ragged, concat, from_list, gather, join, offsets_of, spans
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.functions.aggregates import AggregateSpec, Nulls
+from statelib.functions.aggregates.kinds import AggregateSpec, Nulls
 from statelib.functions.grouping import Grouping, nullable_rows, one_array, pick_rows, valid_rows
 
 Mask = npt.NDArray[np.bool_]

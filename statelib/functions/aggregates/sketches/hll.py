@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.errors import CorruptStateError
-from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.aggregates.kinds import AggregateSpec
+from statelib.functions.aggregates.sketches.hashes import hashed_rows, sketch_hashes
 from statelib.functions.grouping import Grouping, one_array, valid_rows
-from statelib.functions.sketches.hashes import hashed_rows, sketch_hashes
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join, offsets_of, spans
 

@@ -12,10 +12,10 @@ from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.grouping import group_rows, one_array
-from statelib.functions.resolve import resolve
-from statelib.functions.results import DOMAIN_COLUMNS, FunctionResult
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import Timers, register, take_due
+from statelib.functions.user_code.resolve import resolve
+from statelib.functions.user_code.results import DOMAIN_COLUMNS, FunctionResult
 from statelib.serializers.columns.arrow import number_array
 from statelib.serializers.entries.keys import encode_keys
 from statelib.serializers.entries.values import value_arrow_type

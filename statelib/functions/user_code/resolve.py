@@ -10,7 +10,8 @@ from statelib.errors import InvalidRequestError
 REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 UpdateFunction = Callable[..., object]
-"""A function of ``(events, state)`` or ``(events, state, operator)``. ``functions.results`` checks its result."""
+"""A function of ``(events, state)`` or ``(events, state, operator)``. ``functions.user_code.results`` checks its
+result."""
 
 
 def resolve(reference: str) -> UpdateFunction:
