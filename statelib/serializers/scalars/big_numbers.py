@@ -29,7 +29,9 @@ from statelib.wire.reader import Reader
 
 _STRING = pa.string()
 CONSTANTS = {1: 0, 2: 1, 3: 10}
-"""The numbers that are stored as a length alone, without digits."""
+"""The numbers that Flink stores as a length alone, without digits, if they are the constants of ``BigInteger``. The
+unscaled number of a ``BigDecimal`` is; other BigIntegers of these values usually are not."""
+_LENGTHS = {number: length for length, number in CONSTANTS.items()}
 _LENGTH_BYTES = 4
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -95,7 +97,10 @@ class BigNumberCodec:
     def _bytes(self, unscaled: int, scale: int) -> bytes:
         magnitude = unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
         number = (len(magnitude) + 4).to_bytes(4, "big") + magnitude
-        return number + scale.to_bytes(4, "big", signed=True) if self.scaled else number
+        if not self.scaled:
+            return number
+        length = _LENGTHS.get(unscaled)
+        return (number if length is None else length.to_bytes(4, "big")) + scale.to_bytes(4, "big", signed=True)
 
     def _text(self, raw: bytes) -> str | None:
         length = int.from_bytes(raw[:_LENGTH_BYTES], "big")

@@ -39,8 +39,10 @@ def scratch_directory(parent: str | None, name: str) -> Iterator[str]:
         with _typed_errors(directory, setting):
             yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        os.close(lock)
+        try:
+            shutil.rmtree(directory, ignore_errors=True)
+        finally:
+            os.close(lock)
         crash_point("scratch: removed")
 
 
