@@ -94,6 +94,7 @@ def test_the_result_is_printed_as_a_table(shop: Deployment) -> None:
 def test_values_that_json_does_not_have_are_texts(shop: Deployment) -> None:
     sql = "SELECT 'nan'::double, '\\xAB'::blob, TIMESTAMPTZ '2026-01-01 00:00+01', 1.50::decimal(9,2), MAP {'a': 1}"
     assert rows(shop, "sales", sql) == [["nan", "ab", "2025-12-31T23:00:00+00:00", "1.50", [["a", 1]]]]
+    assert rows(shop, "sales", "SELECT sum(10), 2::decimal(9, 0), 2::decimal(9, 1)") == [[10, 2, "2.0"]]
 
 
 def test_a_result_is_written_to_a_file(shop: Deployment, tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ def _plain(value: Any) -> Any:
             value = value.hex()
         case datetime() | date() | time():
             value = value.isoformat()
+        case Decimal() if value.as_tuple().exponent == 0:  # a sum of integers
+            value = int(value)
         case Decimal() | timedelta():
             value = str(value)
         case float():

@@ -1,0 +1,216 @@
+"""The pages of docs/cookbook: each pipeline on generated data, its question answered, and the answer computed a second
+time by DuckDB from the events themselves."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+
+from statelib.flows.wiring import Deployment
+from tests.integration.debezium import ChangedTable, write_json
+from tests.integration.shop_cli import said
+from tests.support.worlds import CHECKOUT, new_deployment
+
+PAGES = CHECKOUT / "docs" / "cookbook"
+DAYS = [date(2026, 1, number) for number in (1, 2, 3)]
+Rows = list[list[Any]]
+
+
+class Cook:
+    """A deployment in which the pipelines of the pages run."""
+
+    def __init__(self, root: Path) -> None:
+        for name in ("pipelines", "data"):
+            (root / name).mkdir()
+        self.deployment: Deployment = new_deployment(root, root / "data", root / "pipelines")
+        self.data = root / "data"
+        self.chance = random.Random(root.name)
+
+    def answer(self, page: str, *bounds: str) -> Rows:
+        """Run the pipeline of a page over three days, or the given bounds, and return the answer to its question."""
+        text = (PAGES / f"{page}.md").read_text()
+        (file,), (question,) = (blocks(text, kind) for kind in ("yaml", "sql"))
+        (name,) = re.findall(r"^name: (\w+)$", file, re.MULTILINE)
+        (Path(self.deployment.pipelines_directory) / f"{name}.yaml").write_text(file)
+        said(self.deployment, "run", name, *(bounds or ("--end", "2026-01-04")))
+        rows: Rows = json.loads(said(self.deployment, "query", name, question, "--json"))["rows"]
+        return rows
+
+    def write(self, place: str, day: date, events: pl.DataFrame) -> None:
+        directory = self.data / place / str(day)
+        directory.mkdir(parents=True)
+        events.sample(fraction=1, shuffle=True, seed=1).write_parquet(directory / "part-0.parquet")
+
+
+def blocks(text: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def computed(sql: str, events: pl.DataFrame) -> Rows:
+    """Return the result of a query on the table ``events``."""
+    with duckdb.connect() as database:
+        database.register("events", events.to_arrow())
+        return [list(row) for row in database.execute(sql).fetchall()]
+
+
+def per_day(cook: Cook, place: str, event: Callable[[date], dict[str, Any]], count: int = 60) -> pl.DataFrame:
+    """Write ``count`` events per day and return all of them."""
+    frames = [pl.DataFrame([event(day) for _ in range(count)]) for day in DAYS]
+    for day, frame in zip(DAYS, frames, strict=True):
+        cook.write(place, day, frame)
+    return pl.concat(frames)
+
+
+def in_order(rows: Iterable[Iterable[Any]]) -> Rows:
+    return sorted((list(row) for row in rows), key=str)
+
+
+@pytest.fixture
+def cook(tmp_path: Path, spark: SparkSession) -> Cook:
+    return Cook(tmp_path)
+
+
+def change_table(cook: Cook) -> ChangedTable:
+    table = ChangedTable(seed=7)
+    for day in DAYS:
+        write_json(cook.data / f"orders/{day}", table.day(day.day, 60))
+    return table
+
+
+def test_the_state_has_the_rows_of_the_database(cook: Cook) -> None:
+    table = change_table(cook)
+    rows = [[row["id"], row["customer"], row["amount"]] for row in table.rows.values()]
+    assert in_order(cook.answer("rows-of-a-database")) == in_order(rows)
+
+
+def test_the_totals_follow_updates_and_deletes(cook: Cook) -> None:
+    table = change_table(cook)
+    sql = "SELECT customer, count(*), sum(amount)::bigint, avg(amount) FROM events GROUP BY customer"
+    assert in_order(cook.answer("totals-of-a-changing-table")) == in_order(
+        computed(sql, pl.DataFrame(list(table.rows.values())))
+    )
+
+
+def test_revenue_is_exact_to_the_cent(cook: Cook) -> None:
+    sales: list[tuple[str, Decimal, int, str]] = []
+    (cook.data / "sales").mkdir()
+    for day in DAYS:
+        chosen = [
+            (
+                cook.chance.choice("ab"), Decimal(cook.chance.randrange(1, 10**9)) / 100, cook.chance.randrange(1, 9),
+                cook.chance.choice(["", "NEW"]),
+            )
+            for _ in range(40)
+        ]  # fmt: skip
+        lines = [f"{shop};{price:.2f};{number};{code}" for shop, price, number, code in chosen]
+        (cook.data / f"sales/{day}.csv").write_text("shop;price;number;code\n" + "\n".join(lines) + "\n")
+        sales += chosen
+    expected = []
+    for shop in "ab":
+        totals = [(price * number, code) for name, price, number, code in sales if name == shop]
+        discounted = sum((total for total, code in totals if code), Decimal("0.00"))
+        all_of = sum((total for total, _ in totals), Decimal("0.00"))
+        expected.append([shop, len(totals), *map(str, (all_of, discounted, max(total for total, _ in totals)))])
+    assert in_order(cook.answer("exact-revenue")) == expected
+
+
+def test_orders_and_refunds_make_one_balance(cook: Cook) -> None:
+    orders = per_day(
+        cook, "orders", lambda _: {"customer": cook.chance.choice("abc"), "amount": cook.chance.randrange(99)}
+    )
+    refunds = pl.DataFrame([{"customer": "a", "amount": 30}, {"customer": "d", "amount": 7}])
+    (cook.data / "refunds").mkdir()
+    refunds.write_csv(cook.data / f"refunds/{DAYS[1]}.csv")
+    events = pl.concat([orders.with_columns(sign=1), refunds.with_columns(sign=-1)])
+    sql = (
+        "SELECT customer, sum(sign * amount)::bigint, count(*) FILTER (sign = 1), count(*) FILTER (sign = -1) "
+        "FROM events GROUP BY customer"
+    )
+    assert in_order(cook.answer("two-sources")) == in_order(computed(sql, events))
+
+
+def test_each_visitor_is_counted_once(cook: Cook) -> None:
+    views = per_day(
+        cook, "views", lambda _: {"product": cook.chance.choice("xyz"), "visitor": cook.chance.randrange(50)}, 200
+    )
+    sql = "SELECT product, count(*), count(DISTINCT visitor) FROM events GROUP BY product"
+    assert in_order(cook.answer("distinct-visitors")) == in_order(computed(sql, views))
+
+
+def test_the_three_greatest_orders_are_kept(cook: Cook) -> None:
+    numbers = iter(range(1000))
+    orders = per_day(
+        cook,
+        "orders",
+        lambda _: {
+            "customer": cook.chance.choice("abcd"), "order_id": next(numbers), "amount": cook.chance.randrange(40),
+        },
+    )  # fmt: skip
+    sql = """
+        SELECT customer, list(amount ORDER BY n), list(order_id ORDER BY n) FROM (
+          SELECT *, row_number() OVER (PARTITION BY customer ORDER BY amount DESC, order_id DESC) AS n FROM events
+        ) WHERE n <= 3 GROUP BY customer"""
+    assert in_order(cook.answer("greatest-orders")) == in_order(computed(sql, orders))
+
+
+def test_a_payment_that_comes_twice_is_published_once(cook: Cook) -> None:
+    def payment(day: date) -> dict[str, Any]:
+        number = cook.chance.randrange(70)
+        at = datetime(day.year, day.month, day.day, cook.chance.randrange(24), number % 60, tzinfo=UTC)
+        return {"id": f"p{number}", "amount": number, "at": at}
+
+    payments = per_day(cook, "payments", payment)
+    sql = "SELECT count(*), sum(amount)::bigint FROM (SELECT DISTINCT id, amount FROM events)"
+    assert cook.answer("duplicates") == computed(sql, payments)
+    table = pl.read_parquet(cook.data / "tables/payments/commit-*/*.parquet").filter(pl.col("change") == "insert")
+    assert sorted(table["id"]) == sorted(set(payments["id"]))
+
+
+def test_events_within_a_day_are_counted_in_their_hour(cook: Cook) -> None:
+    """An event is too late if its hour ended more than a day before its interval began. The first interval has none."""
+
+    def click(day: date) -> dict[str, Any]:
+        at = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=cook.chance.uniform(-40, 24))
+        return {"site": cook.chance.choice("mn"), "at": at, "day": day}
+
+    clicks = per_day(cook, "clicks", click).with_columns(hour=pl.col("at").dt.truncate("1h"))
+    start = pl.col("day").cast(pl.Datetime("us", "UTC"))
+    in_time = clicks.filter((pl.col("hour") + timedelta(hours=1, days=1) > start) | (pl.col("day") == DAYS[0]))
+    assert 0 < in_time.height < clicks.height
+    sql = "SELECT site, strftime(hour AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S+00:00'), count(*) FROM events GROUP BY ALL"
+    assert in_order(cook.answer("late-events")) == in_order(computed(sql, in_time))
+
+
+def test_the_totals_are_those_of_local_days(cook: Cook) -> None:
+    first = datetime(2026, 3, 27, 23, tzinfo=UTC)  # midnight in Berlin
+    zone = ZoneInfo("Europe/Berlin")
+    events: list[dict[str, Any]] = [
+        {"shop": cook.chance.choice("uv"), "cents": cook.chance.randrange(999), "at": first + timedelta(minutes=10 * n)}
+        for n in range(71 * 6)
+    ]
+    (cook.data / "tills").mkdir()
+    pl.DataFrame(events).write_parquet(cook.data / "tills/all.parquet")
+    totals: dict[tuple[str, str], int] = {}
+    for event in events:
+        place = event["shop"], str(event["at"].astimezone(zone).date())
+        totals[place] = totals.get(place, 0) + event["cents"]
+    answer = cook.answer("local-days", "--start", "2026-03-28", "--end", "2026-03-31")
+    assert {(shop, day): cents for shop, day, cents in answer} == totals
+    assert len(totals) == 6
+
+
+def test_every_page_is_listed_and_tested() -> None:
+    pages = {path.stem for path in PAGES.glob("*.md")} - {"README"}
+    listed = set(re.findall(r"\(([\w-]+)\.md\)", (PAGES / "README.md").read_text()))
+    tested = set(re.findall(r'cook\.answer\("([\w-]+)"', Path(__file__).read_text()))
+    assert pages == listed == tested
