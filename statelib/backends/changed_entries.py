@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 
 from statelib.backends.entries import removed_rows
 from statelib.backends.key_order import as_arrow, as_ragged
-from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
+from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.ttl import plain_values
-from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
+from statelib.backends.wrapped import WrappedBackend
+from statelib.model.state import StateDescriptor
 from statelib.model.types import Ttl
-from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values, value_arrow_type
-from statelib.wire.ragged import Ragged
 
 INSERTED, UPDATED, DELETED = 0, 1, 2
 """The values of the column ``change``."""
@@ -45,28 +43,17 @@ class _Touched:
 _NOTHING = _Touched(pa.nulls(0, pa.large_binary()), np.empty(0, np.bool_), np.empty(0, np.bool_))
 
 
-class ChangedEntries:
+class ChangedEntries(WrappedBackend):
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` that passes all calls to ``inner``, and records the entries
     of ``states`` that are written. All writes to ``inner`` must go through it."""
 
     def __init__(self, inner: KeyedStateBackend, states: Collection[str]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._touched = dict.fromkeys(states, _NOTHING)
         self._pending: dict[str, list[_Touched]] = {state: [] for state in states}
 
-    @property
-    def schema(self) -> KeyedStateSchema:
-        return self._inner.schema
-
-    @property
-    def key_group_range(self) -> KeyGroupRange:
-        return self._inner.key_group_range
-
-    def read(self, state: str, keys: Ragged) -> StateValues:
-        return self._inner.read(state, keys)
-
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
-        self._inner.write(before, state, values, removed)
+        self.inner.write(before, state, values, removed)
         if state not in self._touched or not len(before.keys):
             return
         descriptor = self.schema.state(state)
@@ -78,21 +65,6 @@ class ChangedEntries:
         pending.append(_Touched(as_arrow(before.keys), existed, differs))
         if sum(part.keys.nbytes for part in pending) > max(_PENDING_BYTES, self._touched[state].keys.nbytes):
             self._merge(state)
-
-    def load(self, state: str, rows: StateRows) -> None:
-        self._inner.load(state, rows)
-
-    def scan(self, state: str) -> StateScan:
-        return self._inner.scan(state)
-
-    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._inner.count_entries(state, keys, most)
-
-    def statistics(self) -> tuple[StateStatistics, ...]:
-        return self._inner.statistics()
-
-    def close(self) -> None:
-        self._inner.close()
 
     def recorded(self) -> Iterator[tuple[str, bytes]]:
         """Yield (state, its changes as an Arrow stream with the columns ``key``, ``change`` and ``value``). A state
@@ -111,7 +83,7 @@ class ChangedEntries:
             for start in range(0, len(touched.keys), _ROWS_AT_ONCE):
                 rows = slice(start, start + _ROWS_AT_ONCE)
                 keys, existed = touched.keys[rows], touched.existed[rows]
-                after = self._inner.read(state, as_ragged(keys))
+                after = self.inner.read(state, as_ragged(keys))
                 exists = np.asarray(after.present.to_numpy(zero_copy_only=False), np.bool_)
                 kinds = np.where(exists, np.where(existed, UPDATED, INSERTED), DELETED).astype(np.int8)
                 changed = pa.array(np.where(existed & exists, touched.differs[rows], existed | exists))

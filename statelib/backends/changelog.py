@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from statelib.backends.entries import removed_rows
 from statelib.backends.key_order import as_arrow, as_ragged, byte_order
-from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
+from statelib.backends.keyed import KeyedStateBackend, StateValues
+from statelib.backends.wrapped import WrappedBackend
 from statelib.formats.changelog.encoder import ChangedRows
-from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
+from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.entries.values import encode_values
 from statelib.wire.ragged import Ragged, concat
@@ -35,7 +35,7 @@ class _Write:
     removed: npt.NDArray[np.bool_]
 
 
-class ChangelogKeyedStateBackend:
+class ChangelogKeyedStateBackend(WrappedBackend):
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` around another one, ``inner``.
 
     A position is the number of a write. The log holds at most ``limit_bytes`` of keys and values. If it would grow
@@ -43,7 +43,7 @@ class ChangelogKeyedStateBackend:
     because loaded entries are not logged."""
 
     def __init__(self, inner: KeyedStateBackend, limit_bytes: int) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._limit_bytes = limit_bytes
         self._writes: list[_Write] = []
         self._size_bytes = 0
@@ -51,20 +51,9 @@ class ChangelogKeyedStateBackend:
         self._first = 0
 
     @property
-    def schema(self) -> KeyedStateSchema:
-        return self.inner.schema
-
-    @property
-    def key_group_range(self) -> KeyGroupRange:
-        return self.inner.key_group_range
-
-    @property
     def position(self) -> int:
         """The position of the next write."""
         return self._position
-
-    def read(self, state: str, keys: Ragged) -> StateValues:
-        return self.inner.read(state, keys)
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         self.inner.write(before, state, values, removed)
@@ -79,15 +68,6 @@ class ChangelogKeyedStateBackend:
         self.inner.load(state, rows)
         self._position += 1
         self._empty_log()
-
-    def scan(self, state: str) -> StateScan:
-        return self.inner.scan(state)
-
-    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self.inner.count_entries(state, keys, most)
-
-    def statistics(self) -> tuple[StateStatistics, ...]:
-        return self.inner.statistics()
 
     def close(self) -> None:
         self._empty_log()

@@ -16,16 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.backends.key_order import as_arrow
-from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
+from statelib.backends.keyed import KeyedStateBackend, StateValues
+from statelib.backends.wrapped import WrappedBackend
 from statelib.errors import InvalidRequestError
-from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.ttl import TtlConfig, TtlUpdate
 from statelib.model.types import Ttl
 from statelib.serializers.columns.cursors import read_unsigned, require
 from statelib.serializers.columns.elements import separated
 from statelib.serializers.containers.ttl import TIMESTAMP_BYTES
-from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.wire.ragged import Ragged, concat
@@ -99,7 +98,7 @@ def _remove_expired(
     backend.write(before, descriptor.name, _lists(elements.take(pa.array(alive)), owners[alive], before.values))
 
 
-class TimedStates:
+class TimedStates(WrappedBackend):
     """The :class:`~statelib.backends.keyed.KeyedStateBackend` that state functions use: it removes the times from the
     values of the states in ``ttl`` when they are read, and adds the time ``now_ms`` when they are written.
 
@@ -107,7 +106,7 @@ class TimedStates:
     and ``statistics`` are those of ``backend`` and use values with times."""
 
     def __init__(self, backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], now_ms: int) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._ttl = ttl
         self._now_ms = now_ms
         stored = backend.schema
@@ -117,29 +116,25 @@ class TimedStates:
     def schema(self) -> KeyedStateSchema:
         return self._schema
 
-    @property
-    def key_group_range(self) -> KeyGroupRange:
-        return self._backend.key_group_range
-
     def read(self, state: str, keys: Ragged) -> StateValues:
-        stored = self._backend.read(state, keys)
+        stored = self.inner.read(state, keys)
         config = self._ttl.get(state)
         if config is None:
             return stored
         if config.update is TtlUpdate.ON_READ_AND_WRITE:
             stored = self._touched(state, stored)
-        return StateValues(keys, stored.present, plain_values(self._backend.schema.state(state), stored.values), stored)
+        return StateValues(keys, stored.present, plain_values(self.inner.schema.state(state), stored.values), stored)
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         if state not in self._ttl:
-            self._backend.write(before, state, values, removed)
+            self.inner.write(before, state, values, removed)
             return
         descriptor = self._schema.state(state)
         if descriptor.kind is StateKind.MAP and values.null_count:
             none = pa.array(np.zeros(len(values), np.bool_))
             self._refuse_null_entries(descriptor, values, none if removed is None else removed)
-        stored = before.cookie if isinstance(before.cookie, StateValues) else self._backend.read(state, before.keys)
-        self._backend.write(stored, state, self._wrapped(state, stored.values, values), removed)
+        stored = before.cookie if isinstance(before.cookie, StateValues) else self.inner.read(state, before.keys)
+        self.inner.write(stored, state, self._wrapped(state, stored.values, values), removed)
 
     def _refuse_null_entries(self, descriptor: StateDescriptor, values: pa.Array, removed: pa.BooleanArray) -> None:
         """Raise InvalidRequestError (``null-value``) for a null user value: Flink's format cannot store its time."""
@@ -148,35 +143,20 @@ class TimedStates:
                 f"map state {descriptor.name!r} expires: expected no null values", kind="null-value"
             )
 
-    def load(self, state: str, rows: StateRows) -> None:
-        self._backend.load(state, rows)
-
-    def scan(self, state: str) -> StateScan:
-        return self._backend.scan(state)
-
-    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._backend.count_entries(state, keys, most)
-
-    def statistics(self) -> tuple[StateStatistics, ...]:
-        return self._backend.statistics()
-
-    def close(self) -> None:
-        self._backend.close()
-
     def _touched(self, state: str, stored: StateValues) -> StateValues:
         """Set the time of all present entries to ``now_ms`` and return them as read again."""
         present_rows = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
         if not len(present_rows):
             return stored
-        present = self._backend.read(state, stored.keys.take(present_rows))
-        plain = plain_values(self._backend.schema.state(state), present.values)
+        present = self.inner.read(state, stored.keys.take(present_rows))
+        plain = plain_values(self.inner.schema.state(state), present.values)
         no_values = pa.nulls(len(plain), present.values.type)
-        self._backend.write(present, state, self._wrapped(state, no_values, plain))
-        return self._backend.read(state, stored.keys)
+        self.inner.write(present, state, self._wrapped(state, no_values, plain))
+        return self.inner.read(state, stored.keys)
 
     def _wrapped(self, state: str, old: pa.Array, new: pa.Array) -> pa.Array:
         """Return the values ``new`` with times. ``old``: the stored values of the same keys, with times."""
-        descriptor = self._backend.schema.state(state)
+        descriptor = self.inner.schema.state(state)
         type_ = value_arrow_type(descriptor)
         if descriptor.kind is not StateKind.LIST:
             times = pa.array(np.full(len(new), self._now_ms, np.int64))

@@ -14,9 +14,10 @@ import pyarrow as pa
 from statelib.backends.distinct_keys import entries_per_key, one_entry_per_key
 from statelib.backends.entries import removed_rows
 from statelib.backends.key_order import as_arrow, as_ragged
-from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
-from statelib.model.key_groups import KeyGroupRange, prefix_width
-from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.backends.keyed import KeyedStateBackend, StateValues
+from statelib.backends.wrapped import WrappedBackend
+from statelib.model.key_groups import prefix_width
+from statelib.model.state import KeyCounts, StateDescriptor, StateKind
 from statelib.serializers.entries.keys import only_entries, prefixed_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Ragged
@@ -48,7 +49,7 @@ _NO_COUNTS = np.empty(0, np.int64)
 _NOTHING = _Tally(pa.nulls(0, pa.large_binary()), _NO_COUNTS, _NO_COUNTS, np.empty(0, np.bool_), distinct=True)
 
 
-class WrittenKeys:
+class WrittenKeys(WrappedBackend):
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` that counts keys and passes all calls to ``inner``. All
     writes to ``inner`` must go through it.
 
@@ -56,7 +57,7 @@ class WrittenKeys:
     merge. ``empty``: whether ``inner`` has no entries yet."""
 
     def __init__(self, inner: KeyedStateBackend, *, empty: bool = False) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._empty = empty
         self._alone = len(inner.schema.states) == 1 and one_entry_per_key(inner.schema.states[0])
         self._tally = _NOTHING
@@ -65,19 +66,8 @@ class WrittenKeys:
         self._loaded = False
         self._counts_changes = False
 
-    @property
-    def schema(self) -> KeyedStateSchema:
-        return self._inner.schema
-
-    @property
-    def key_group_range(self) -> KeyGroupRange:
-        return self._inner.key_group_range
-
-    def read(self, state: str, keys: Ragged) -> StateValues:
-        return self._inner.read(state, keys)
-
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
-        self._inner.write(before, state, values, removed)
+        self.inner.write(before, state, values, removed)
         descriptor = self.schema.state(state)
         present = before.present.to_numpy(zero_copy_only=False).astype(np.int64)
         more = ~removed_rows(descriptor, values, removed) - present
@@ -90,20 +80,8 @@ class WrittenKeys:
             self._merge()
 
     def load(self, state: str, rows: StateRows) -> None:
-        self._inner.load(state, rows)
+        self.inner.load(state, rows)
         self._loaded = self._loaded or len(rows) > 0
-
-    def scan(self, state: str) -> StateScan:
-        return self._inner.scan(state)
-
-    def count_entries(self, state: str, keys: Ragged, most: _Counts) -> _Counts:
-        return self._inner.count_entries(state, keys, most)
-
-    def statistics(self) -> tuple[StateStatistics, ...]:
-        return self._inner.statistics()
-
-    def close(self) -> None:
-        self._inner.close()
 
     def count_changes(self) -> None:
         """Count all keys that are written after this call as changed."""
@@ -156,12 +134,12 @@ class WrittenKeys:
         """Return the number of entries per key in one state."""
         if one_entry_per_key(descriptor):
             entries = only_entries(descriptor, keys)
-            present = self._inner.read(descriptor.name, entries).present
+            present = self.inner.read(descriptor.name, entries).present
             return np.asarray(present.to_numpy(zero_copy_only=False), np.int64)
         if descriptor.kind is not StateKind.TIMERS:
-            return self._inner.count_entries(descriptor.name, keys, most)
+            return self.inner.count_entries(descriptor.name, keys, most)
         counts = np.zeros(len(keys), np.int64)
-        for rows in self._inner.scan(descriptor.name):  # timers are sorted by time, not by key
+        for rows in self.inner.scan(descriptor.name):  # timers are sorted by time, not by key
             counts += entries_per_key(prefixed_keys(self.schema, descriptor, rows.keys), keys)
         return counts
 

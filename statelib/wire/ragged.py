@@ -126,7 +126,7 @@ def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
 def rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int64]] | None:
     """Return row numbers grouped by the length of the row, in ascending order of length.
 
-    Return None if there would be so many groups of so few rows that moving the rows one by one is cheaper.
+    Return None if the groups would have so few rows on average that moving the rows one by one is cheaper.
     """
     short = len(lengths) > 0 and int(lengths.max()) <= np.iinfo(np.uint16).max  # numpy sorts 16-bit numbers by counting
     order = np.argsort(lengths.astype(np.uint16) if short else lengths, kind="stable")

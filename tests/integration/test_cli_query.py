@@ -124,7 +124,7 @@ def test_an_error_names_the_tables(shop: Deployment) -> None:
     assert "  hint: the tables are total, per_item, items; DESCRIBE <table>" in result.stderr
 
 
-def test_only_the_named_tables_are_read(shop: Deployment, tmp_path: Path) -> None:
+def test_only_the_named_tables_are_read(tmp_path: Path) -> None:
     """A description reads nothing, and a query that cannot be right is refused before anything is read."""
     deployment = open_shop(tmp_path)
     for file in (tmp_path / "state" / "sales" / "chk-5").iterdir():

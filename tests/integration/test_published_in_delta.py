@@ -2,7 +2,7 @@
 missing."""
 
 import shutil
-import threading
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +17,7 @@ from statelib.flows.wiring import Deployment
 from statelib.testing.crash_points import Place, ends_at, kill, recorded
 from tests.faults.crash_child import run as run_in_a_child
 from tests.integration.shop import SALES, sales
-from tests.support.published import by_identity, delta_rows, folded
+from tests.support.published import by_identity, delta_rows, errors_together, folded
 from tests.support.worlds import checkpoint_of, day, new_deployment
 
 PUBLISH = """\
@@ -114,22 +114,7 @@ def test_two_publishers_at_once(deployment: Deployment, tmp_path: Path) -> None:
     publish(deployment)
     for number in (2, 3, 4):
         run(deployment, number)
-    barrier = threading.Barrier(3)
-    errors: list[Exception] = []
-
-    def together() -> None:
-        barrier.wait()
-        try:
-            publish(deployment)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=together) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    assert errors_together(3, partial(publish, deployment)) == []
     feed = delta_rows(tmp_path / "feed")
     assert len(feed) == 12, "no row twice"
     assert {(row["commit"], row["checkpoint_id"]) for row in feed.to_pylist()} == {(n, n) for n in (1, 2, 3, 4)}

@@ -3,7 +3,7 @@ changed pipeline files."""
 
 import dataclasses
 import json
-import threading
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -19,7 +19,7 @@ from statelib.model.ids import PipelineName
 from statelib.publication import parquet_directory
 from tests.integration.shop import SALES, sales
 from tests.integration.shop_cli import refused, said
-from tests.support.published import feed_rows, folded, table_rows
+from tests.support.published import errors_together, feed_rows, folded, table_rows
 from tests.support.worlds import checkpoint_of, day, new_deployment
 
 PUBLISH = """\
@@ -166,23 +166,7 @@ def test_two_publishers_at_once_make_one_commit_per_number(deployment: Deploymen
     publish(deployment)
     for number in (2, 3, 4):
         run(deployment, number)
-    barrier = threading.Barrier(4)
-
-    errors: list[Exception] = []
-
-    def together() -> None:
-        barrier.wait()
-        try:
-            publish(deployment)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=together) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    assert errors_together(4, partial(publish, deployment)) == []
     feed = feed_rows(tmp_path / "feed")
     pairs = {(row["commit"], row["checkpoint_id"]) for row in feed.to_pylist()}
     assert pairs == {(number, number) for number in (1, 2, 3, 4)}

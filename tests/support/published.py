@@ -1,6 +1,8 @@
 """Reading published tables as the documents describe it, without the code that writes them."""
 
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,26 @@ def table_rows(target: Path, identity: list[str]) -> dict[tuple[Any, ...], dict[
     manifest = json.loads(max(target.glob("commit-*/_manifest.json")).read_text())
     files = [pq.read_table(target / file["path"]) for file in manifest["files"]]
     return by_identity(pa.concat_tables(files), identity)
+
+
+def errors_together(count: int, publish: Callable[[], object]) -> list[Exception]:
+    """Return the errors of publishers that begin at once, each in a thread of its own."""
+    barrier = threading.Barrier(count)
+    errors: list[Exception] = []
+
+    def together() -> None:
+        barrier.wait()
+        try:
+            publish()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=together) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
 
 
 OF_FEED = ("commit", "checkpoint_id", "interval_start", "interval_end", "change")

@@ -4,7 +4,6 @@ The key group of a key is a hash of the key. Whole key groups are therefore a fa
 groups of two checkpoints contain the same keys.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +48,7 @@ def sample(
     columns = frame_columns(key, table.schema.key_type, table.descriptor)
     empty = framed(table.arrow_schema().empty_table(), columns)
     read, rows, cut = [empty], 0, False
-    for whole in _parts(table, chosen, scratch):
+    for whole in table.entries(chosen.key_groups, scratch):
         part = whole.slice(0, chosen.most_rows - rows)
         read.append(framed(part, columns))
         rows += len(part)
@@ -60,12 +59,6 @@ def sample(
     keys = tuple(column.name for column in columns if column.is_key)
     note = "" if rows == total else _note(table, chosen, rows, total, cut=cut and chosen.key_groups is not None)
     return StateSample(state, pa.concat_tables(read), keys, total, chosen.key_groups, note)
-
-
-def _parts(table: StateTable, chosen: SampledKeyGroups, scratch: str | None) -> Iterator[pa.Table]:
-    wanted = table.arrow_schema().names
-    for split in table.splits(chosen.key_groups, None, 1):
-        yield from table.read(split, wanted, scratch)
 
 
 def _entries(opened: Checkpoint, state: str, rows: int) -> int:

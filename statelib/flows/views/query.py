@@ -98,9 +98,8 @@ def _fill(
     """Insert all entries of the states whose names the statement contains."""
     for name, table in tables.items():
         if name.replace('"', '""').lower() in sql.lower():
-            for split in table.splits(None, None, 1):
-                for part in table.read(split, table.arrow_schema().names, scratch):
-                    _insert(database, name, _flat(table, part, key))
+            for part in table.entries(scratch=scratch):
+                _insert(database, name, _flat(table, part, key))
 
 
 def _insert(database: "duckdb.DuckDBPyConnection", name: str, rows: pa.Table) -> None:

@@ -56,8 +56,8 @@ class Ranked:
 
 
 def first_of_groups(rows: Rows, codes: Rows, size: int, most: int) -> tuple[Rows, Rows]:
-    """Return at most so many of the ``rows`` of each group, the first ones, and their number per group. The rows lie
-    group by group; ``codes`` are their groups."""
+    """Return the first ``most`` of the ``rows`` of each group, or all if there are fewer, and their number per group.
+    The rows lie group by group; ``codes`` are their groups."""
     counts = np.bincount(codes, minlength=size)
     place = np.arange(len(codes)) - (np.cumsum(counts) - counts)[codes]
     return rows[place < most], np.minimum(counts, most)

@@ -94,6 +94,12 @@ class StateTable:
                 if len(rows):
                     yield _columns(self.schema, self.descriptor, rows, columns)
 
+    def entries(self, key_groups: Collection[int] | None = None, scratch: str | None = None) -> Iterator[pa.Table]:
+        """Yield the entries of the given key groups (None: all) as tables with all columns, split after split. Raises
+        as :meth:`read`."""
+        for split in self.splits(key_groups, None, 1):
+            yield from self.read(split, self.arrow_schema().names, scratch)
+
 
 def state_table(opened: Checkpoint, state: str | None) -> StateTable:
     """Return the state with the given name, or the only state of the selected operator if ``state`` is None.

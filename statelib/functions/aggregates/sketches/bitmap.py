@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from statelib.errors import InvalidRequestError
 from statelib.functions.aggregates.kinds import AggregateSpec
+from statelib.functions.aggregates.sketches.stored import null_where, stored_sketches
 from statelib.functions.grouping import Grouping, one_array, valid_rows
-from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Ragged, offsets_of
 
 POSITIONS = 32_768
@@ -48,8 +49,7 @@ class Bitmap:
 
 def _bits(bitmaps: pa.Array) -> tuple[Rows, Rows, Bits]:
     """Return (row, index of the byte, byte) of the bytes that are not 0."""
-    valid = valid_rows([bitmaps])
-    rows = byte_rows(bitmaps.take(pa.array(valid)))
+    valid, rows = stored_sketches(bitmaps)
     data = rows.data[rows.offsets[0] : rows.offsets[-1]]
     places = np.arange(len(data)) - np.repeat(rows.starts - rows.offsets[0], rows.lengths)
     used = np.flatnonzero(data)
@@ -63,6 +63,4 @@ def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int) -> pa.Array:
     offsets = offsets_of(lengths)
     data = np.zeros(int(offsets[-1]), np.uint8)
     np.bitwise_or.at(data, offsets[codes] + places, bits)
-    bitmaps = byte_array(Ragged(data, offsets), pa.binary())
-    empty = lengths == 0
-    return bitmaps.take(pa.array(np.arange(size), mask=empty)) if empty.any() else bitmaps
+    return null_where(lengths == 0, byte_array(Ragged(data, offsets), pa.binary()))

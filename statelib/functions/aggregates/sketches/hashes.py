@@ -4,17 +4,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.functions.grouping import Grouping, one_array, valid_rows
 from statelib.serializers.columns.arrow import byte_rows
 from statelib.wire.ragged import Bytes, Ragged, spans
 
 SEED = 9001
 Words = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.int64]
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _BLOCK, _WORD = 16, 8
 
 
-def hashed_rows(values: pa.Array) -> npt.NDArray[np.bool_]:
+def hashed_events(events: pa.Table, column: str, grouping: Grouping) -> tuple[Rows, Words, Words]:
+    """Return (group, two halves of the hash) of each event that has a value in the column. Values that DataSketches
+    ignore are left out."""
+    values = one_array(events[column])
+    rows = valid_rows([values])
+    values, codes = values.take(pa.array(rows)), grouping.codes[rows]
+    hashed = np.flatnonzero(_hashed_rows(values))
+    return codes[hashed], *sketch_hashes(values.take(pa.array(hashed)))
+
+
+def _hashed_rows(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return whether each value is hashed. DataSketches ignore texts and bytes of length 0."""
     if pa.types.is_integer(values.type):
         return np.ones(len(values), np.bool_)

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from statelib.errors import CorruptStateError
 from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.sketches.hashes import hashed_rows, sketch_hashes
-from statelib.functions.grouping import Grouping, one_array, valid_rows
-from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.functions.aggregates.sketches.hashes import hashed_events
+from statelib.functions.aggregates.sketches.stored import null_where, stored_sketches
+from statelib.functions.grouping import Grouping
+from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join, offsets_of, spans
 
 LG_K = 12
@@ -41,12 +42,8 @@ class DistinctSketch:
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
-        column = one_array(events[self.spec.column])
-        rows = valid_rows([column])
-        values, codes = column.take(pa.array(rows)), grouping.codes[rows]
-        hashed = np.flatnonzero(hashed_rows(values))
-        first, second = sketch_hashes(values.take(pa.array(hashed)))
-        return _sketches(codes[hashed], _coupons(first, second), _NO_REGISTERS, grouping.size)
+        codes, first, second = hashed_events(events, self.spec.column, grouping)
+        return _sketches(codes, _coupons(first, second), _NO_REGISTERS, grouping.size)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         parts = [_Decoded.of(part, self.spec.column) for part in (before, more)]
@@ -83,8 +80,7 @@ class _Decoded:
 
     @classmethod
     def of(cls, sketches: pa.Array, column: str) -> "_Decoded":
-        valid = valid_rows([sketches])
-        rows = byte_rows(sketches.take(pa.array(valid)))
+        valid, rows = stored_sketches(sketches)
         modes = _modes(rows, column)
         sparse = modes != _HLL
         heads = _HEADS[modes]
@@ -136,8 +132,7 @@ def _sketches(codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]]
         places = np.arange(size)
         places[dense_rows] = size + np.arange(len(dense_rows))
         sketches = pa.concat_arrays([sketches, full]).take(pa.array(places))
-    empty = ~dense & (counts == 0)
-    return sketches.take(pa.array(np.arange(size), mask=empty)) if empty.any() else sketches
+    return null_where(~dense & (counts == 0), sketches)
 
 
 def _sparse_rows(coupons: Coupons, counts: npt.NDArray[np.int64]) -> Ragged:

@@ -17,8 +17,9 @@ from statelib.errors import CorruptStateError
 from statelib.functions.aggregates.kinds import AggregateSpec
 from statelib.functions.aggregates.picks import clean
 from statelib.functions.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
+from statelib.functions.aggregates.sketches.stored import stored_sketches
 from statelib.functions.grouping import Grouping, one_array, valid_rows
-from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Ragged, concat, from_list, gather, join, offsets_of, spans
 
 K, _M = 200, 8
@@ -121,8 +122,7 @@ def _decoded(sketches: pa.Array, column: str) -> tuple[Rows, Doubles, dict[int, 
     """Return (row, value) of the sketches that list their values, and the others by row.
 
     Raise CorruptStateError (``bad-sketch``)."""
-    valid = valid_rows([sketches])
-    rows = byte_rows(sketches.take(pa.array(valid)))
+    valid, rows = stored_sketches(sketches)
     if not len(rows):
         return np.empty(0, np.int64), np.empty(0), {}
     if (rows.lengths < _SINGLE_BYTES + 8).any():

@@ -13,10 +13,11 @@ import pyarrow as pa
 from statelib.errors import CorruptStateError
 from statelib.functions.aggregates.kinds import AggregateSpec
 from statelib.functions.aggregates.ranked import first_of_groups
-from statelib.functions.aggregates.sketches.hashes import hashed_rows, sketch_hashes
+from statelib.functions.aggregates.sketches.hashes import hashed_events
 from statelib.functions.aggregates.sketches.ordering import order_in_groups
-from statelib.functions.grouping import Grouping, one_array, valid_rows
-from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.functions.aggregates.sketches.stored import null_where, stored_sketches
+from statelib.functions.grouping import Grouping
+from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Ragged, gather, join, offsets_of, spans
 
 _MOST_HASHES = 4096
@@ -36,13 +37,9 @@ class ThetaSketch:
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
-        column = one_array(events[self.spec.column])
-        rows = valid_rows([column])
-        values, codes = column.take(pa.array(rows)), grouping.codes[rows]
-        hashed = np.flatnonzero(hashed_rows(values))
-        first, _ = sketch_hashes(values.take(pa.array(hashed)))
+        codes, first, _ = hashed_events(events, self.spec.column, grouping)
         hashes = (first >> np.uint64(1)).astype(np.int64)
-        return _sketches(codes[hashed], hashes, np.full(grouping.size, _WHOLE))
+        return _sketches(codes, hashes, np.full(grouping.size, _WHOLE))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         thetas = np.full(len(before), _WHOLE)
@@ -55,8 +52,7 @@ def _decoded(sketches: pa.Array, thetas: Hashes, column: str) -> tuple[Rows, Has
     """Return (row, hash) of the entries of a column of sketches, and lower ``thetas`` to those of the sketches.
 
     Raise CorruptStateError (``bad-sketch``)."""
-    valid = valid_rows([sketches])
-    rows = byte_rows(sketches.take(pa.array(valid)))
+    valid, rows = stored_sketches(sketches)
     if not len(rows):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     if (rows.lengths < 8).any() or (rows.lengths % 8 != 0).any():
@@ -92,9 +88,7 @@ def _sketches(codes: Rows, hashes: Hashes, thetas: Hashes) -> pa.Array:
     thetas = thetas.copy()
     thetas[full] = hashes[(np.cumsum(counts) - counts)[full] + _MOST_HASHES]
     rows = join([_heads(kept_counts, thetas), _entries(hashes[kept_rows], kept_counts)])
-    empty = (kept_counts == 0) & (thetas == _WHOLE)
-    sketches = byte_array(rows, pa.binary())
-    return sketches.take(pa.array(np.arange(len(thetas)), mask=empty)) if empty.any() else sketches
+    return null_where((kept_counts == 0) & (thetas == _WHOLE), byte_array(rows, pa.binary()))
 
 
 def _entries(hashes: Hashes, counts: npt.NDArray[np.int64]) -> Ragged:
