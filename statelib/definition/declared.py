@@ -27,7 +27,7 @@ from statelib.definition.states import (
     descriptor_of,
     function_of,
     operator_descriptor_of,
-    timers_of,
+    states_beside,
     ttl_of,
     with_whole_rows,
 )
@@ -118,11 +118,12 @@ class DeclaredPipeline(Part):
         return types[0] if len(types) == 1 else Tuple(types)
 
     def schema(self) -> KeyedStateSchema:  # type: ignore[override]  # pydantic's own is deprecated
-        """Return the schema of the keyed state: key type, max parallelism, the states in order, then their timers."""
+        """Return the schema of the keyed state: key type, max parallelism, the states in order, then the timers and
+        other states that belong to them."""
         columns = self.column_types()
         states = tuple(descriptor_of(name, state, columns) for name, state in self._whole_states(columns))
-        timers = tuple(timers for name, state in self.states.items() for timers in timers_of(name, state))
-        return KeyedStateSchema(self.key_type(), self.max_parallelism, states + timers)
+        beside = tuple(each for name, state in self.states.items() for each in states_beside(name, state))
+        return KeyedStateSchema(self.key_type(), self.max_parallelism, states + beside)
 
     def operator_descriptors(self) -> tuple[OperatorStateDescriptor, ...]:
         """Return the descriptors of the operator states, in the order of the file."""

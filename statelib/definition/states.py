@@ -8,6 +8,7 @@ from statelib.definition.parts.model import FieldDefinition, OperatorStateDefini
 from statelib.definition.parts.types import type_of
 from statelib.functions.aggregates.kinds import AggregateSpec, Nulls
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+from statelib.model.session_state import session_timers, window_set_descriptor
 from statelib.model.state import (
     EVENT_TIMERS,
     PROCESSING_TIMERS,
@@ -20,6 +21,7 @@ from statelib.model.ttl import TtlConfig, TtlUpdate
 from statelib.model.types import TIME_WINDOW, VOID, Field, ListOf, Row, StateType, Ttl
 
 if TYPE_CHECKING:
+    from statelib.functions.sessions.session_function import SessionSpec
     from statelib.functions.state_function import StateFunction
     from statelib.functions.windows import WindowSpec
 
@@ -83,9 +85,14 @@ def _meanings(state: StateDefinition) -> Iterator[FieldMeaning]:
         )
 
 
-def timers_of(name: str, state: StateDefinition) -> tuple[StateDescriptor, ...]:
-    """Return the descriptors of the timers of a state: timers that end its windows, or timers that its function sets.
-    Their service has the name of the state, because one operator may have several states with timers."""
+def states_beside(name: str, state: StateDefinition) -> tuple[StateDescriptor, ...]:
+    """Return the descriptors of the states that belong to a state: timers that end its windows, or timers that its
+    function sets, and the open windows of sessions. The service of the timers has the name of the state, because one
+    operator may have several states with timers."""
+    if state.window is not None and state.window.session is not None:
+        services = [session_timers(each) for each in (name, *state.renamed_from)]
+        timers = timers_descriptor(EVENT_TIMERS, services[0], TIME_WINDOW, services[1:])
+        return window_set_descriptor(name, state.renamed_from), timers
     if state.window is not None:
         return (timers_descriptor(EVENT_TIMERS, name, TIME_WINDOW),)
     if state.on_timer is not None:
@@ -106,6 +113,7 @@ def function_of(
     """Return the function that applies events to a state."""
     # Imported here, because only a run of the pipeline needs Arrow. The scheduler only reads the file.
     from statelib.functions.declared import AggregateFunction
+    from statelib.functions.sessions.session_function import SessionFunction
     from statelib.functions.user_code.state_functions import UserFunction
     from statelib.functions.windows import WindowedFunction
 
@@ -116,7 +124,11 @@ def function_of(
     else:
         fields = tuple((field_name, _spec(field, columns)) for field_name, field in state.fields.items())
     function = AggregateFunction(name, fields, state.user_key, drop_null_keys)
-    return function if state.window is None else WindowedFunction(function, _window_spec(state.window))
+    if state.window is None:
+        return function
+    if state.window.session is not None:
+        return SessionFunction(function, _session_spec(state.window, state.window.session))
+    return WindowedFunction(function, _window_spec(state.window))
 
 
 def _window_spec(window: WindowSettings) -> "WindowSpec":
@@ -128,6 +140,13 @@ def _window_spec(window: WindowSettings) -> "WindowSpec":
     assert slide is not None
     lateness_ms, retain_ms = milliseconds(window.allowed_lateness), milliseconds(window.retain)
     return WindowSpec(window.time, milliseconds(size), milliseconds(slide), lateness_ms, retain_ms)
+
+
+def _session_spec(window: WindowSettings, gap: str) -> "SessionSpec":
+    from statelib.functions.sessions.session_function import SessionSpec
+
+    lateness_ms, retain_ms = milliseconds(window.allowed_lateness), milliseconds(window.retain)
+    return SessionSpec(window.time, milliseconds(gap), lateness_ms, retain_ms)
 
 
 def _value_type(state: StateDefinition, columns: Types) -> StateType:

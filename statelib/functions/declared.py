@@ -15,8 +15,9 @@ from statelib.errors import InvalidRequestError
 from statelib.functions.aggregates.accumulators import accumulator_of
 from statelib.functions.aggregates.kinds import AggregateSpec
 from statelib.functions.change_logs.retractions import divided, emptied, without
-from statelib.functions.grouping import Grouping, group_rows, one_array, valid_rows
+from statelib.functions.grouping import Grouping, Rows, group_rows, nullable_rows, one_array, valid_rows
 from statelib.functions.state_function import Progress
+from statelib.functions.timers import remove
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.keys import encode_keys
@@ -118,6 +119,48 @@ class AggregateFunction:
         if len(state_keys):
             self._write(backend, descriptor, state_keys, partials)
 
+    def join(self, backend: KeyedStateBackend, sources: Ragged, targets: Ragged, codes: Rows) -> None:
+        """Merge entries of one key into one entry. ``codes[i]`` is the row of ``targets`` that gets the entry of
+        ``sources`` in row i. The keys of each side are distinct; a key of both sides is merged with the others."""
+        stored = backend.read(self.state, sources)
+        present = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
+        present = present[np.argsort(codes[present], kind="stable")]
+        values, codes = stored.values.take(pa.array(present)), codes[present]
+        while len(codes) > 1 and (codes[1:] == codes[:-1]).any():
+            values, codes = self._pairs_merged(values, codes)
+        remove(backend, self.state, sources)
+        if len(codes):
+            backend.write(backend.read(self.state, targets.take(codes)), self.state, values)
+
+    def _pairs_merged(self, values: pa.Array, codes: Rows) -> tuple[pa.Array, Rows]:
+        """Merge the second value of each group into the first, the fourth into the third, and so on. The rows are
+        sorted by their codes."""
+        begins = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+        within = np.arange(len(codes)) - np.repeat(begins, np.diff(np.append(begins, len(codes))))
+        odd = np.flatnonzero(within % 2)
+        firsts = np.flatnonzero(within % 2 == 0)
+        partners = np.full(len(codes), -1, np.int64)
+        partners[odd - 1] = odd
+        first, second = values.take(pa.array(firsts)), values.take(nullable_rows(partners[firsts]))
+        merged = self._merged(self._fields(first), self._fields(second))
+        return self._values(merged, values.type), codes[firsts]
+
+    def _merged(self, stored: list[pa.Array], more: list[pa.Array]) -> list[pa.Array]:
+        """Return the accumulators of each field merged with more, row by row; null leaves an accumulator unchanged."""
+        merged = []
+        for (name, spec), old, new in zip(self.fields, stored, more, strict=True):
+            with self._named(name):
+                merged.append(accumulator_of(spec).merge(old, new.cast(old.type)).cast(old.type))
+        return merged
+
+    def _fields(self, values: pa.Array) -> list[pa.Array]:
+        """Return the accumulators of each field in values of the state."""
+        return [values] if self._is_single else list(values.flatten())
+
+    def _values(self, accumulators: list[pa.Array], type_: pa.DataType) -> pa.Array:
+        """Return values of the state; the inverse of :meth:`_fields`."""
+        return accumulators[0] if self._is_single else pa.StructArray.from_arrays(accumulators, fields=list(type_))
+
     def _partials(self, events: pa.Table, grouping: Grouping) -> list[pa.Array]:
         """Return the accumulators of the events alone, one array per field."""
         partials = []
@@ -136,15 +179,12 @@ class AggregateFunction:
     ) -> None:
         """Merge partial accumulators into the stored ones, and subtract those of retracted events."""
         before = backend.read(self.state, keys)
-        type_ = value_arrow_type(descriptor)
-        stored = [before.values] if self._is_single else before.values.flatten()
-        merged = []
-        for (name, spec), old, partial in zip(self.fields, stored, partials, strict=True):
-            with self._named(name):
-                merged.append(accumulator_of(spec).merge(old, partial.cast(old.type)).cast(old.type))
-                if retracted is not None:
-                    merged[-1] = without(spec, merged[-1], retracted[len(merged) - 1]).cast(old.type)
-        values = merged[0] if self._is_single else pa.StructArray.from_arrays(merged, fields=list(type_))
+        merged = self._merged(self._fields(before.values), partials)
+        if retracted is not None:
+            for i, ((name, spec), partial) in enumerate(zip(self.fields, retracted, strict=True)):
+                with self._named(name):
+                    merged[i] = without(spec, merged[i], partial).cast(merged[i].type)
+        values = self._values(merged, value_arrow_type(descriptor))
         if retracted is None:
             backend.write(before, self.state, values)
         else:

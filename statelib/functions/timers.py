@@ -65,11 +65,22 @@ def register(backend: KeyedStateBackend, service: str, timers: Timers) -> None:
             _add(backend, prefix + service, timers_of_domain)
 
 
-def _add(backend: KeyedStateBackend, name: str, timers: Timers) -> None:
+def unregister(backend: KeyedStateBackend, service: str, timers: Timers) -> None:
+    """Delete distinct event-time timers of a service. Timers that are not set are ignored."""
+    if len(timers):
+        remove(backend, EVENT_TIMERS + service, _rows(backend, EVENT_TIMERS + service, timers))
+
+
+def _rows(backend: KeyedStateBackend, name: str, timers: Timers) -> Ragged:
+    """Return the serialized keys of timers."""
     schema, moments = backend.schema, number_array(timers.moments, MOMENT)
-    rows = encode_keys(
+    return encode_keys(
         schema, schema.state(name), timers.keys, timers.groups, namespaces=timers.namespaces, timestamps=moments
     )
+
+
+def _add(backend: KeyedStateBackend, name: str, timers: Timers) -> None:
+    rows = _rows(backend, name, timers)
     rows = rows.take(group_rows([as_arrow(rows)]).first)
     before = backend.read(name, rows)
     absent = np.flatnonzero(~before.present.to_numpy(zero_copy_only=False))
@@ -106,6 +117,8 @@ def _moments(timers: DecodedKeys) -> Moments:
 
 def remove(backend: KeyedStateBackend, state: str, keys: Ragged) -> None:
     """Delete the entries of serialized keys from a state. Keys must be distinct; keys without an entry are ignored."""
+    if not len(keys):
+        return
     before = backend.read(state, keys)
     present = np.flatnonzero(before.present.to_numpy(zero_copy_only=False))
     if not len(present):

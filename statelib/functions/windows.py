@@ -85,7 +85,7 @@ class WindowedFunction:
         """Merge the events into their windows, and return the number of events without an open window.
 
         Raise InvalidRequestError (``null-event-time``, and what the aggregates raise)."""
-        rows, starts = self.window.assign(self._times(events))
+        rows, starts = self.window.assign(event_times(self.state, self.window.column, events))
         in_time = self.window.closes_ms(starts) > progress.before_ms
         rows, starts = rows[in_time], starts[in_time]
         late = len(events) - len(np.unique(rows))
@@ -110,18 +110,6 @@ class WindowedFunction:
         if ended is not None:
             remove(backend, self.state, _contents(backend, backend.schema.state(self.state), ended))
 
-    def _times(self, events: pa.Table) -> Longs:
-        column = one_array(events[self.window.column])
-        if column.null_count:
-            raise InvalidRequestError(
-                f"state {self.state}: {column.null_count} of {number_of(len(events), 'event')} have no"
-                f" {self.window.column}, "
-                "the time that says which window they belong to",
-                kind="null-event-time",
-                hint="leave such events out of the source",
-            )
-        return np.asarray(numbers(column.cast(pa.timestamp("ns", "UTC")), "i8"), np.int64) // _NANOS
-
     def _set_timers(
         self,
         backend: KeyedStateBackend,
@@ -137,6 +125,21 @@ class WindowedFunction:
         register(
             backend, self.state, Timers(domains, moments, keys.take(positions), groups[first], windows.take(positions))
         )
+
+
+def event_times(state: str, name: str, events: pa.Table) -> Longs:
+    """Return the column ``name`` of the events of a state with windows, in epoch milliseconds.
+
+    Raise InvalidRequestError (``null-event-time``)."""
+    column = one_array(events[name])
+    if column.null_count:
+        raise InvalidRequestError(
+            f"state {state}: {column.null_count} of {number_of(len(events), 'event')} have no {name}, "
+            "the time that says which window they belong to",
+            kind="null-event-time",
+            hint="leave such events out of the source",
+        )
+    return np.asarray(numbers(column.cast(pa.timestamp("ns", "UTC")), "i8"), np.int64) // _NANOS
 
 
 def _windows(starts: Longs, size_ms: int) -> pa.Array:

@@ -93,10 +93,13 @@ class StateDescriptor:
             )
 
 
-def timers_descriptor(prefix: str, service: str, namespace_type: StateType = VOID) -> StateDescriptor:
+def timers_descriptor(
+    prefix: str, service: str, namespace_type: StateType = VOID, renamed_from: Iterable[str] = ()
+) -> StateDescriptor:
     """Return the description of a timer service's state. ``prefix``: :data:`EVENT_TIMERS` or
-    :data:`PROCESSING_TIMERS`."""
-    return StateDescriptor(prefix + service, StateKind.TIMERS, VOID, None, namespace_type)
+    :data:`PROCESSING_TIMERS`. ``renamed_from``: names that the service had in older snapshots."""
+    earlier = tuple(prefix + name for name in renamed_from)
+    return StateDescriptor(prefix + service, StateKind.TIMERS, VOID, None, namespace_type, renamed_from=earlier)
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,8 @@ from statelib.coordinator.invariants import covers_exactly_once, key_group_cover
 from statelib.model.amounts import number_of
 from statelib.model.checkpoint import CheckpointManifest, DataInterval
 from statelib.model.key_groups import all_key_groups
-from statelib.model.state import (
-    EVENT_TIMERS,
-    PROCESSING_TIMERS,
-    KeyCounts,
-    KeyedStateSchema,
-    StateKind,
-    StateStatistics,
-    empty_statistics,
-)
+from statelib.model.session_state import timed_states
+from statelib.model.state import KeyCounts, StateStatistics, empty_statistics
 from statelib.model.types import Ttl
 from statelib.quality.drift import drift_frames
 from statelib.quality.expected import expectation_frames, rehearsal_frame
@@ -73,7 +66,7 @@ def _against_base(
 
     States that also change without events, or by more entries than events, are left out: timers and windowed states
     always, states with a time to live if an interval was applied."""
-    timed = _states_with_timers(manifest.schema)
+    timed = timed_states(manifest.schema)
     parts = list(zip(manifest.schema.states, base, manifest.statistics, strict=True))
     untimed = [(state.name, then, now) for state, then, now in parts if state.name not in timed]
     if untimed:
@@ -83,13 +76,6 @@ def _against_base(
     if parts and manifest.events.applied == 0:
         states, then, now = zip(*parts, strict=True)
         yield _contents("unchanged", [state.name for state in states], then, now)
-
-
-def _states_with_timers(schema: KeyedStateSchema) -> set[str]:
-    """Return the names of the timer states and of the states to which they belong. A timer service has the name of its
-    state."""
-    timers = [state.name for state in schema.states if state.kind is StateKind.TIMERS]
-    return {*timers, *(name.removeprefix(prefix) for name in timers for prefix in (EVENT_TIMERS, PROCESSING_TIMERS))}
 
 
 def _is_readable(facts: CheckpointFacts, manifest: CheckpointManifest) -> bool:

@@ -11,6 +11,7 @@ from statelib.definition.parts.types import KEY_TYPES, Columns, is_key_type, typ
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.errors import StatelibError
 from statelib.functions.aggregates.kinds import AGGREGATES, ColumnRule, Nulls, accepts
+from statelib.model.session_state import WINDOW_SET, WINDOW_TIMERS
 from statelib.model.types import BOOLEAN, DATETIME, INSTANT, VOID, Scalar, decimal_digits
 
 AGGREGATES_OF_KIND = {
@@ -31,11 +32,7 @@ NUMBERS = {
 def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequence[str]) -> Iterator[Problem]:
     """Yield all problems of one state."""
     where = ("states", name)
-    if name in ("", "default"):
-        yield Problem(where, "expected a state name other than '' and 'default' (RocksDB's own column family)")
-    elif name.startswith("_timer_state/"):
-        yield Problem(where, "names that begin with _timer_state/ are those of timers")
-    yield from name_problems(name, where)
+    yield from _check_name(name, where)
     for field_name in state.fields:
         yield from name_problems(field_name, (*where, "fields", field_name), in_type=True)
     yield from check_time(state, columns, key, where)
@@ -52,6 +49,16 @@ def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequen
         yield from _check_aggregate(field, columns, allowed, state.kind, (*where, *at))
         if field.agg == "latest" and field.agg in allowed:
             yield from _check_latest(field, columns, (*key, state.user_key), (*where, *at))
+
+
+def _check_name(name: str, where: Where) -> Iterator[Problem]:
+    if name in ("", "default"):
+        yield Problem(where, "expected a state name other than '' and 'default' (RocksDB's own column family)")
+    elif name.startswith("_timer_state/"):
+        yield Problem(where, "names that begin with _timer_state/ are those of timers")
+    elif name == WINDOW_TIMERS or name.startswith(WINDOW_SET):
+        yield Problem(where, f"{WINDOW_TIMERS} and names that begin with {WINDOW_SET} belong to session windows")
+    yield from name_problems(name, where)
 
 
 def _check_shape(state: StateDefinition, where: Where) -> Iterator[Problem]:

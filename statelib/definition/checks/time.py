@@ -23,6 +23,10 @@ def check_time(state: StateDefinition, columns: Columns, key: Sequence[str], whe
         return
     if state.function is not None:
         yield Problem((*where, "window"), "windows are for aggregates; a function sets timers, see 'on_timer'")
+    if state.window.session is not None and state.kind == "map":
+        kinds = "value, list, reducing or aggregating"
+        text = f"session windows merge, which a map state cannot: expected kind {kinds}"
+        yield Problem((*where, "window", "session"), text)
     yield from _check_window(state.window, columns, (*where, "window"))
 
 
@@ -47,10 +51,8 @@ def _check_on_timer(state: StateDefinition, reference: str, key: Sequence[str], 
 
 
 def _check_window(window: WindowSettings, columns: Columns, where: Where) -> Iterator[Problem]:
-    if window.session is not None:
-        yield Problem((*where, "session"), "session windows are not available yet; take tumbling or sliding ones")
-    elif (window.tumbling is None) == (window.sliding is None):
-        yield Problem(where, "expected 'tumbling' with a size, or 'sliding' with size and slide")
+    if [window.tumbling, window.sliding, window.session].count(None) != 2:
+        yield Problem(where, "expected 'tumbling' with a size, 'sliding' with size and slide, or 'session' with a gap")
     else:
         yield from _check_sizes(window, where)
     if window.time not in columns:
@@ -61,6 +63,10 @@ def _check_window(window: WindowSettings, columns: Columns, where: Where) -> Ite
 
 
 def _check_sizes(window: WindowSettings, where: Where) -> Iterator[Problem]:
+    if window.session is not None:
+        if milliseconds(window.session) == 0:
+            yield Problem((*where, "session"), "expected a gap of more than 0")
+        return
     if window.sliding is None:
         if milliseconds(window.tumbling or "") == 0:
             yield Problem((*where, "tumbling"), "expected a size of more than 0")

@@ -160,14 +160,15 @@ class Sliding(Part):
 
 
 class WindowSettings(Part):
-    """Windows of event time: a state has one value per key and window. They are ``tumbling`` with a size, or
-    ``sliding``. ``time``: the column with the time of an event. A window takes events until the
-    watermark is ``allowed_lateness`` past its end, can be read for another ``retain``, and is then cleared."""
+    """Windows of event time: a state has one value per key and window. They are ``tumbling`` with a size, ``sliding``,
+    or a ``session`` that ends when a key has had no event for so long. ``time``: the column with the time of an event.
+    A window takes events until the watermark is ``allowed_lateness`` past its end, can be read for another ``retain``,
+    and is then cleared."""
 
     time: str
     tumbling: Duration | None = None
     sliding: Sliding | None = None
-    session: object = None
+    session: Duration | None = None
     allowed_lateness: Duration = "0s"
     retain: Duration
 

@@ -184,7 +184,7 @@ DESCRIPTIONS = {
     "states.<name>.window.sliding": "Windows that overlap.",
     "states.<name>.window.sliding.size": "The length of a window.",
     "states.<name>.window.sliding.slide": "The time between the starts of two windows.",
-    "states.<name>.window.session": "Refused. Use a function with timers for sessions.",
+    "states.<name>.window.session": "Windows that end when a key has had no event for so long, such as `30m`.",
     "states.<name>.window.allowed_lateness": "How long after its end a window takes events. Later events are counted.",
     "states.<name>.window.retain": "How long after that a window can be read. Then it is cleared.",
     "states.<name>.ttl": "How long an entry lives after its last access, such as `30d`.",

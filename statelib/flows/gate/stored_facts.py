@@ -11,13 +11,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.record import CheckpointRecord
-from statelib.model.state import (
-    EVENT_TIMERS,
-    PROCESSING_TIMERS,
-    KeyedStateSchema,
-    StateStatistics,
-    empty_statistics,
-)
+from statelib.model.session_state import timed_states
+from statelib.model.state import StateStatistics, empty_statistics
 from statelib.quality.facts import AppliedInterval, CheckpointFacts, SourceHistory
 from statelib.restore.schemas.compatibility import Compatibility
 from statelib.savepoints.opened import Checkpoint
@@ -103,14 +98,7 @@ def _base_statistics(
             before = empty_statistics(all_key_groups(manifest.schema.max_parallelism))
         elif resolution.compatibility is Compatibility.AFTER_MIGRATION and now is not None:
             before = replace(before, digests=now.digests)
-        if manifest.drained and now is not None and _is_drained(resolution.state, manifest.schema):
+        if manifest.drained and now is not None and resolution.state in timed_states(manifest.schema):
             before = now
         aligned.append(before)
     return tuple(aligned)
-
-
-def _is_drained(state: str, schema: KeyedStateSchema) -> bool:
-    """Return whether timers that fire at the end of event time may change the state: one with windows, one with
-    ``on_timer``, or the timers of these."""
-    timers = {name for name in (d.name for d in schema.states) if name.startswith((EVENT_TIMERS, PROCESSING_TIMERS))}
-    return state in timers or EVENT_TIMERS + state in timers

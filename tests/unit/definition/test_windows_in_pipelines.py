@@ -5,11 +5,13 @@ import pytest
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import InvalidRequestError
+from statelib.functions.sessions.session_function import SessionFunction, SessionSpec
 from statelib.functions.user_code.state_functions import UserFunction
 from statelib.functions.windows import WindowedFunction, WindowSpec
+from statelib.model.session_state import window_set_descriptor
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, StateKind, timers_descriptor
 from statelib.model.ttl import TtlConfig
-from statelib.model.types import TIME_WINDOW, Ttl
+from statelib.model.types import TIME_WINDOW, Ttl, Tuple
 
 GOOD = """\
 name: flights
@@ -26,9 +28,14 @@ backend: rocksdb
 """
 
 CASES = {
-    "no window at all": ("tumbling: 1h, ", "", 7, "states.hourly.window: expected 'tumbling' with a size, or 'sliding' with size and slide"),
-    "both": ("tumbling: 1h", "tumbling: 1h, sliding: {size: 1h, slide: 1h}", 7, "states.hourly.window: expected 'tumbling' with a size, or"),
-    "sessions": ("tumbling: 1h", "session: {gap: 30m}", 7, "states.hourly.window.session: session windows are not available yet"),
+    "no window at all": ("tumbling: 1h, ", "", 7, "states.hourly.window: expected 'tumbling' with a size, 'sliding' with size and slide, or 'session' with a gap"),
+    "both": ("tumbling: 1h", "tumbling: 1h, sliding: {size: 1h, slide: 1h}", 7, "states.hourly.window: expected 'tumbling' with a size, 'sliding'"),
+    "a gap with a name": ("tumbling: 1h", "session: {gap: 30m}", 7, "states.hourly.window.session: expected a valid string, found {'gap': '30m'}"),
+    "a session with a size": ("tumbling: 1h", "session: 30m, tumbling: 1h", 7, "states.hourly.window: expected 'tumbling' with a size, 'sliding'"),
+    "no gap": ("tumbling: 1h", "session: 0s", 7, "states.hourly.window.session: expected a gap of more than 0"),
+    "sessions of a map": ("sliding: {size: 1d, slide: 1h}", "session: 1h", 8, "states.daily.window.session: session windows merge, which a map state cannot: expected kind value, list, reducing or aggregating"),
+    "sessions of a function": ("on_timer: my.module:wake", "window: {time: time_hour, session: 1h, retain: 1d}", 9, "states.custom.window: windows are for aggregates"),
+    "name that sessions have": ("  plain:", "  merging-window-set:", 10, "states.merging-window-set: window-timers and names that begin with merging-window-set belong to session windows"),
     "no duration": ("tumbling: 1h", "tumbling: 1 hour", 7, "states.hourly.window.tumbling: expected a duration such as 500ms, 90s, 15m, 1h or 7d, found '1 hour'"),
     "two lives": ("tumbling: 1h, retain: 7d, allowed_lateness: 90s}", "tumbling: 1h, retain: 7d}, ttl: 1d", 7, "states.hourly.ttl: a state with windows lives as long as its windows: use 'retain' in 'window'"),
     "a number": ("tumbling: 1h", "tumbling: 3600", 7, "states.hourly.window.tumbling: expected a valid string, found 3600"),
@@ -69,6 +76,29 @@ def test_timers_of_a_state_that_expires_do_not_expire(tmp_path):
     assert pipeline.ttl() == {"custom": TtlConfig(86_400_000)}
     assert {s.name for s in pipeline.schema().states if isinstance(s.value_type, Ttl)} == {"custom"}
     assert timers_descriptor(PROCESSING_TIMERS, "custom") in pipeline.schema().states
+
+
+def test_sessions_become_contents_open_windows_and_timers(tmp_path):
+    path = tmp_path / "flights.yaml"
+    flights = GOOD.replace("tumbling: 1h", "session: 30m").replace("  plain: {", "  calls: {renamed_from: plain, ")
+    path.write_text(flights.replace("calls: {", "calls: {window: {time: time_hour, session: 1h, retain: 0s}, "))
+    pipeline = load_pipeline(path)
+    (hourly, *_, calls) = pipeline.functions()
+    assert isinstance(hourly, SessionFunction)
+    assert isinstance(calls, SessionFunction)
+    assert hourly.window == SessionSpec("time_hour", 30 * 60_000, 90_000, 7 * 86_400_000)
+    assert pipeline.schema().states[-2:] == (
+        window_set_descriptor("calls", ["plain"]),
+        timers_descriptor(EVENT_TIMERS, "calls", TIME_WINDOW, ["plain"]),
+    )
+    assert pipeline.schema().state("merging-window-set_hourly").value_type == Tuple((TIME_WINDOW, TIME_WINDOW))
+
+
+def test_contents_of_flinks_name_have_the_states_of_flinks_window_operator(tmp_path):
+    path = tmp_path / "flights.yaml"
+    path.write_text(GOOD.replace("tumbling: 1h", "session: 30m").replace("hourly", "window-contents"))
+    names = [state.name for state in load_pipeline(path).schema().states]
+    assert {"window-contents", "merging-window-set", "_timer_state/event_window-timers"} <= set(names)
 
 
 def test_windows_and_timers_become_states_of_the_schema(tmp_path):

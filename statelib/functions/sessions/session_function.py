@@ -1,0 +1,198 @@
+"""Declared states in session windows. The events of an interval and the open windows of their keys are merged at once.
+
+A window of a single event lasts from its time until a gap later. Windows that overlap or touch are one window. Whether
+a window is late is decided after all of its events have been merged, so results do not depend on the order of events.
+Flink has the same result if the events of the interval arrive with the newest first.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.functions.declared import AggregateFunction
+from statelib.functions.grouping import group_rows
+from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, merged, spans_of, stacked
+from statelib.functions.sessions.window_sets import Keys, WindowSet, read_windows, write_windows
+from statelib.functions.state_function import Progress
+from statelib.functions.timers import Timers, register, remove, take_due, unregister
+from statelib.functions.windows import event_times
+from statelib.model.session_state import session_timers
+from statelib.serializers.entries.keys import encode_keys
+from statelib.wire.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class SessionSpec:
+    """Windows that end when a key has had no event for ``gap_ms``.
+
+    ``column`` is the event time. A window accepts events until the watermark has passed its last millisecond by
+    ``lateness_ms``. Then it is closed, and its contents are removed ``retain_ms`` later."""
+
+    column: str
+    gap_ms: int
+    lateness_ms: int
+    retain_ms: int
+
+    def closes_ms(self, windows: SessionWindows) -> Longs:
+        """Return the watermark from which on each window accepts no more events."""
+        return windows.ends + (self.lateness_ms - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Merge:
+    """The windows of some keys after the merging of events. ``accepted``: whether events are added to a window.
+
+    ``of_events`` and ``of_stored`` are the numbers of the windows that the events, and the ``stored`` open windows, are
+    part of."""
+
+    windows: SessionWindows
+    accepted: Mask
+    of_events: Longs
+    stored: WindowSet
+    of_stored: Longs
+
+
+@dataclass(frozen=True)
+class SessionFunction:
+    """An aggregate function whose state has the session window as its namespace.
+
+    The state beside it has the open windows per key. Each open window has the timers of Flink's window operator: one
+    for its end, and one for the time at which it is closed. A closed window has a timer that removes its contents."""
+
+    inner: AggregateFunction
+    window: SessionSpec
+
+    @property
+    def state(self) -> str:
+        """The name of the state."""
+        return self.inner.state
+
+    def apply(
+        self,
+        backend: KeyedStateBackend,
+        events: pa.Table,
+        keys: pa.Array,
+        groups: npt.NDArray[np.int32],
+        progress: Progress,
+        *,
+        operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
+    ) -> int:
+        """Merge the events into the windows of their keys, and return the number of events whose window is closed.
+
+        Raise InvalidRequestError (``null-event-time``, and what the aggregates raise)."""
+        distinct, merge = self._merge(backend, events, keys, groups, progress)
+        rows = np.flatnonzero(merge.accepted[merge.of_events])
+        if len(rows):
+            self._join(backend, distinct, merge)
+            self._replace_windows(backend, distinct, merge)
+            positions = pa.array(rows)
+            needed = events.select(sorted({self.window.column, *self.inner.columns}))
+            windows = merge.windows.take(merge.of_events[rows]).as_namespaces()
+            self.inner.merge(backend, needed.take(positions), keys.take(positions), groups[rows], windows)
+        return len(events) - len(rows)
+
+    def advance(
+        self,
+        backend: KeyedStateBackend,
+        progress: Progress,
+        *,
+        operator: OperatorStateBackend | None = None,  # noqa: ARG002
+    ) -> None:
+        """Close the windows whose time has come, and remove the contents of those that were closed long enough ago."""
+        due = take_due(backend, session_timers(self.state), 0, progress.event_time_ms)
+        if due is None:
+            return
+        assert due.namespaces is not None, "the timers of windows have namespaces"
+        grouping = group_rows([due.keys])
+        keys = Keys(due.keys, due.groups).take(grouping.first)
+        windows = spans_of(grouping.codes, due.namespaces)
+        windows = windows.take(windows.grouped().first)
+        closes = self.window.closes_ms(windows)
+        closed = closes <= progress.event_time_ms
+        removed = closed & (closes + self.window.retain_ms <= progress.event_time_ms)
+        self._close(backend, keys, windows.take(closed))
+        remove(backend, self.state, self._entries(backend, keys, windows.take(removed)))
+        # An open window has this timer already, unless the allowed lateness has become longer.
+        self._set_timers(backend, keys, windows.take(~closed), self.window.lateness_ms)
+        retained = self.window.lateness_ms + self.window.retain_ms
+        self._set_timers(backend, keys, windows.take(closed & ~removed), retained)
+
+    def _merge(
+        self,
+        backend: KeyedStateBackend,
+        events: pa.Table,
+        keys: pa.Array,
+        groups: npt.NDArray[np.int32],
+        progress: Progress,
+    ) -> tuple[Keys, Merge]:
+        """Return the distinct keys of the events, and how the events and the open windows of these keys merge."""
+        times = event_times(self.state, self.window.column, events)
+        grouping = group_rows([keys])
+        distinct = Keys(keys, groups).take(grouping.first)
+        stored = read_windows(backend, self.state, distinct)
+        new, of_events = merged(SessionWindows(grouping.codes, times, times + self.window.gap_ms))
+        windows, codes = merged(stacked(new, stored.windows))
+        accepted = np.zeros(len(windows), np.bool_)
+        accepted[codes[: len(new)]] = True
+        accepted &= self.window.closes_ms(windows) > progress.before_ms
+        return distinct, Merge(windows, accepted, codes[of_events], stored, codes[len(new) :])
+
+    def _join(self, backend: KeyedStateBackend, keys: Keys, merge: Merge) -> None:
+        """Move the contents of stored windows to the windows that they have become part of."""
+        rows = np.flatnonzero(merge.accepted[merge.of_stored])
+        codes = merge.of_stored[rows]
+        alone = np.bincount(codes, minlength=len(merge.windows))[codes] == 1
+        stays = alone & merge.stored.places.take(rows).equal(merge.windows.take(codes))
+        rows = rows[~stays]
+        self._move(backend, keys, merge.stored.places.take(rows), merge.windows.take(merge.of_stored[rows]))
+
+    def _replace_windows(self, backend: KeyedStateBackend, keys: Keys, merge: Merge) -> None:
+        """Store the accepted windows in place of those that are part of them, and set their timers."""
+        joining = merge.accepted[merge.of_stored]
+        unchanged = joining & merge.stored.windows.equal(merge.windows.take(merge.of_stored))
+        after = merge.stored.take(~joining).with_more(merge.windows.take(merge.accepted))
+        owners = np.unique(merge.windows.owners[merge.accepted])
+        write_windows(backend, self.state, keys.take(owners), after.of_owners(owners, len(keys.values)))
+        new = merge.accepted.copy()
+        new[merge.of_stored[unchanged]] = False
+        for delay_ms in {0, self.window.lateness_ms}:
+            timers = self._timers(keys, merge.stored.windows.take(joining & ~unchanged), delay_ms)
+            unregister(backend, session_timers(self.state), timers)
+            self._set_timers(backend, keys, merge.windows.take(new), delay_ms)
+
+    def _close(self, backend: KeyedStateBackend, keys: Keys, closed: SessionWindows) -> None:
+        """Take the closed windows out of the open windows of the keys. Their contents remain under their own names."""
+        stored = read_windows(backend, self.state, keys)
+        closing = stored.windows.among(closed)
+        owners = np.unique(stored.windows.owners[closing])
+        after = stored.take(~closing).of_owners(owners, len(keys.values))
+        write_windows(backend, self.state, keys.take(owners), after)
+        moves = closing & ~stored.places.equal(stored.windows)
+        self._move(backend, keys, stored.places.take(moves), stored.windows.take(moves))
+
+    def _move(self, backend: KeyedStateBackend, keys: Keys, sources: SessionWindows, targets: SessionWindows) -> None:
+        """Merge the contents of each source into those of the target in the same row."""
+        if not len(sources):
+            return
+        grouping = targets.grouped()
+        moved, joined = (self._entries(backend, keys, spans) for spans in (sources, targets.take(grouping.first)))
+        self.inner.join(backend, moved, joined, grouping.codes)
+
+    def _entries(self, backend: KeyedStateBackend, keys: Keys, windows: SessionWindows) -> Ragged:
+        """Return the serialized keys of the contents of windows."""
+        owners = keys.take(windows.owners)
+        descriptor = backend.schema.state(self.state)
+        return encode_keys(backend.schema, descriptor, owners.values, owners.groups, namespaces=windows.as_namespaces())
+
+    def _set_timers(self, backend: KeyedStateBackend, keys: Keys, windows: SessionWindows, delay_ms: int) -> None:
+        register(backend, session_timers(self.state), self._timers(keys, windows, delay_ms))
+
+    def _timers(self, keys: Keys, windows: SessionWindows, delay_ms: int) -> Timers:
+        """Return a timer per window, for so long after its last millisecond."""
+        owners, domains = keys.take(windows.owners), np.zeros(len(windows), np.int8)
+        moments = windows.ends + (delay_ms - 1)
+        return Timers(domains, moments, owners.values, owners.groups, windows.as_namespaces())

@@ -1,0 +1,82 @@
+"""Windows of several keys as columns, and the merging of those that overlap or touch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.functions.grouping import Grouping, group_rows
+from statelib.model.types import TIME_WINDOW
+from statelib.serializers.columns.arrow import number_array, numbers
+from statelib.serializers.registry import codec_of
+from statelib.serializers.scalars.windows import MOMENT
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class SessionWindows:
+    """Windows, one per row. ``owners`` are the numbers of their keys. ``starts`` and ``ends`` (exclusive) are in epoch
+    milliseconds."""
+
+    owners: Longs
+    starts: Longs
+    ends: Longs
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    def take(self, rows: npt.NDArray[np.integer] | Mask) -> "SessionWindows":
+        """Return the windows in these rows."""
+        return SessionWindows(self.owners[rows], self.starts[rows], self.ends[rows])
+
+    def as_namespaces(self) -> pa.Array:
+        """Return the windows as namespaces."""
+        bounds = [number_array(bound, MOMENT) for bound in (self.starts, self.ends)]
+        return pa.StructArray.from_arrays(bounds, fields=list(codec_of(TIME_WINDOW).arrow_type))
+
+    def equal(self, other: "SessionWindows") -> Mask:
+        """Return whether the bounds of each window are those of the other window in the same row."""
+        return np.asarray((self.starts == other.starts) & (self.ends == other.ends), np.bool_)
+
+    def grouped(self) -> Grouping:
+        """Return the groups of equal windows of the same key."""
+        return group_rows([pa.array(column) for column in (self.owners, self.starts, self.ends)])
+
+    def among(self, others: "SessionWindows") -> Mask:
+        """Return whether the same key has an equal window among the others."""
+        codes = stacked(self, others).grouped().codes
+        return np.isin(codes[: len(self)], codes[len(self) :])
+
+
+def spans_of(owners: Longs, windows: pa.Array) -> SessionWindows:
+    """Return the windows of a column of namespaces."""
+    return SessionWindows(owners, *(np.asarray(numbers(bound, "i8"), np.int64) for bound in windows.flatten()))
+
+
+def stacked(one: SessionWindows, other: SessionWindows) -> SessionWindows:
+    """Return the rows of the first, then those of the second."""
+    pairs = ((one.owners, other.owners), (one.starts, other.starts), (one.ends, other.ends))
+    return SessionWindows(*map(np.concatenate, pairs))
+
+
+def merged(spans: SessionWindows) -> tuple[SessionWindows, Longs]:
+    """Merge the windows of each key that overlap or touch. Return the merged windows in the order of key and start, and
+    per row of ``spans`` the number of the merged window that contains it."""
+    if not len(spans):
+        return spans, np.empty(0, np.int64)
+    order = np.lexsort((spans.starts, spans.owners))
+    ordered = spans.take(order)
+    levels, ranks = np.unique(ordered.ends, return_inverse=True)
+    # the greatest end so far within the key: a greater key has a greater number, whatever its ends are
+    reached = np.maximum.accumulate(ordered.owners * len(levels) + ranks)
+    ends = levels[reached % len(levels)]
+    begins = np.ones(len(spans), np.bool_)
+    begins[1:] = (ordered.owners[1:] != ordered.owners[:-1]) | (ordered.starts[1:] > ends[:-1])
+    first = np.flatnonzero(begins)
+    codes = np.empty(len(spans), np.int64)
+    codes[order] = np.cumsum(begins) - 1
+    last = np.append(first[1:], len(spans)) - 1
+    return SessionWindows(ordered.owners[first], ordered.starts[first], ends[last]), codes
