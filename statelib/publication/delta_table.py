@@ -5,6 +5,7 @@ commit, one its checkpoint, and one the version of the table that the commit mad
 another writer's: it fails, and the publisher looks again. So there is one commit of each number.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from statelib.publication.parquet_files import part_writer
 from statelib.publication.parquet_manifest import mode_of
 from statelib.publication.target import DELETE, INSERT, Commit, Content, PublishedTable, check_columns, foreign, taken
 from statelib.storage.local.scratch import scratch_directory
+from statelib.storage.objects.clients import insecure_endpoint
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -29,13 +31,22 @@ MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """The operations of other writers that do not change the rows."""
 
 
-class DeltaDirectory:
-    """A :class:`~statelib.publication.target.TableTarget` in the format Delta. ``scratch``: the directory for the rows
-    of a commit, before they are written to the table."""
+_INSECURE = "URL scheme is not allowed"
+"""The text of the client's error for an endpoint that is not ``https:``."""
+_URL = re.compile(r"https?://\S+")
 
-    def __init__(self, table: PublishedTable, directory: str, scratch: str | None) -> None:
+
+class DeltaDirectory:
+    """A :class:`~statelib.publication.target.TableTarget` in the format Delta. ``directory``: a path, or the URI of an
+    object storage. ``options``: the options of the storage. ``scratch``: the directory for the rows of a commit, before
+    they are written to the table."""
+
+    def __init__(
+        self, table: PublishedTable, directory: str, options: dict[str, str] | None, scratch: str | None
+    ) -> None:
         self._table = table
         self._directory = directory
+        self._options = options
         self._scratch = scratch
         self._application = f"statelib/{table.pipeline}/{table.name}/{mode_of(table)}"
 
@@ -83,7 +94,9 @@ class DeltaDirectory:
 
         properties = self._properties(commit, 0 if delta is None else delta.version() + 1)
         if delta is None:
-            write_deltalake(self._directory, rows, mode="error", commit_properties=properties)
+            write_deltalake(
+                self._directory, rows, mode="error", storage_options=self._options, commit_properties=properties
+            )
         elif self._table.changes or not self._merge(delta, rows, content, properties):
             # Delta makes no version for a merge without a change, and the commit would have no number.
             rows = rows if self._table.changes else rows.schema.empty_table().select(content.schema.names)
@@ -119,7 +132,7 @@ class DeltaDirectory:
 
         try:
             with self._delta_errors():
-                return DeltaTable(self._directory)
+                return DeltaTable(self._directory, storage_options=self._options)
         except TableNotFoundError:
             return None
 
@@ -178,11 +191,13 @@ class DeltaDirectory:
         except (DeltaError, OSError) as error:
             if number == 1 and delta is None and self._opened() is not None:
                 raise taken(self._table, number) from error
+            if _INSECURE in str(error):
+                raise insecure_endpoint(self._table.target) from None
             raise RetryableError(
-                f"{self._table.target}: {str(error).splitlines()[0]}",
+                f"{self._table.target}: {_URL.sub('the endpoint', str(error).splitlines()[0])}",
                 kind="storage-io",
                 hint="publish again; if it stays, the storage or the table itself is in trouble",
-            ) from error
+            ) from (None if self._options else error)  # the error of a client names the endpoint
 
 
 def _text_of(type_: Any) -> str:

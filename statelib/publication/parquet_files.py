@@ -1,7 +1,7 @@
 """The Parquet files of one commit: written in parts of bounded size, and durable when they are complete."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from statelib.crash_points import crash_point
 from statelib.storage.filesystem.failures import storage_errors
 
+Complete = Callable[[str], None]
+"""A function that is called with the name of each file when it is complete."""
 PART_BYTES = 256 << 20
 """A part that is larger than this is not continued."""
 
@@ -28,11 +30,11 @@ class PartFile:
 class PartWriter:
     """Writes rows into numbered files of a directory. There is at least one file, so that readers find the columns."""
 
-    def __init__(self, directory: str, prefix: str, schema: pa.Schema, part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, directory: str, prefix: str, schema: pa.Schema, complete: Complete) -> None:
         self._directory = directory
         self._prefix = prefix
         self._schema = schema
-        self._part_bytes = part_bytes
+        self._complete = complete
         self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
@@ -45,7 +47,7 @@ class PartWriter:
             writer.write_table(table.cast(self._schema))
             self._rows += len(table)
         assert self._file is not None
-        if self._file.tell() >= self._part_bytes:
+        if self._file.tell() >= PART_BYTES:
             self._finish_part()
 
     def finish(self) -> list[PartFile]:
@@ -87,12 +89,15 @@ class PartWriter:
         self.parts.append(PartFile(self._name(), self._rows, size_bytes))
         self._writer = self._file = None
         crash_point("publication: file durable")
+        self._complete(self.parts[-1].name)
 
 
 @contextmanager
-def part_writer(directory: str, prefix: str, schema: pa.Schema) -> Iterator[PartWriter]:
+def part_writer(
+    directory: str, prefix: str, schema: pa.Schema, complete: Complete = lambda _name: None
+) -> Iterator[PartWriter]:
     """Yield a writer of the files ``<prefix>00000.parquet``, ``<prefix>00001.parquet``, … of a directory."""
-    writer = PartWriter(directory, prefix, schema)
+    writer = PartWriter(directory, prefix, schema, complete)
     with storage_errors(f"writing {directory}"):
         try:
             yield writer

@@ -13,7 +13,7 @@ from statelib.publication.target import Commit, PublishedTable
 
 MANIFEST_NAME = "_manifest.json"
 FORMAT = 1
-_PATH = re.compile(r"commit-\d{8,}/[0-9a-z-]+\.parquet")
+_PATH = re.compile(r"(commit-\d{8,}|_files/\d+-[0-9a-f]{32})/[0-9-]+\.parquet")
 
 
 @dataclass(frozen=True)

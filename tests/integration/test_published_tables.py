@@ -16,7 +16,7 @@ from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.publication.steps import publish_tables, standings
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
-from statelib.publication import parquet_directory
+from statelib.publication import parquet_table
 from tests.integration.shop import SALES, sales
 from tests.integration.shop_cli import refused, said
 from tests.support.published import errors_together, feed_rows, folded, table_rows
@@ -97,7 +97,7 @@ def test_independent_readers_fold_the_feed(deployment: Deployment, tmp_path: Pat
 def test_files_without_a_change_are_used_again(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_directory, "FILE_BYTES", 1)
+    monkeypatch.setattr(parquet_table, "FILE_BYTES", 1)
     run(deployment, 1)
     publish(deployment)
     one = sales(0).slice(0, 1)
@@ -245,10 +245,10 @@ def test_windows_are_columns_and_are_deleted_when_they_are_cleared(deployment: D
     assert sorted(changes) == ["delete"] * 6 + ["insert"] * 12
 
 
-def test_a_target_that_is_no_file_system_is_refused(deployment: Deployment) -> None:
-    change_file(deployment, SALES + PUBLISH.replace("{data}/feed", "s3://tables/feed"))
+def test_a_target_that_is_no_storage_is_refused(deployment: Deployment) -> None:
+    change_file(deployment, SALES + PUBLISH.replace("{data}/feed", "s3a://tables/feed"))
     run(deployment, 1)
-    with pytest.raises(UnsupportedError, match="a table of format parquet is published to a file system only"):
+    with pytest.raises(UnsupportedError, match="that is Hadoop's name of it"):
         publish(deployment)
     assert standings(deployment, deployment.pipeline("sales"))[0].error
     with pytest.raises(NotFoundError, match="sales publishes no table 'x'"):

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from obstore.store import from_url
 
 
 def feed_rows(target: Path) -> pa.Table:
@@ -17,9 +19,25 @@ def feed_rows(target: Path) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def delta_rows(target: Path) -> pa.Table:
-    """Return all rows of a table or a feed in Delta."""
-    return DeltaTable(target).to_pyarrow_table()
+def delta_rows(target: Path | str) -> pa.Table:
+    """Return all rows of a table or a feed in Delta. ``target``: a directory, or the URI of an object storage."""
+    options = {"allow_http": "true"} if isinstance(target, str) else None
+    return DeltaTable(target, storage_options=options).to_pyarrow_table()
+
+
+def keys_in(target: str) -> list[str]:
+    """Return the keys of all objects below a URI, relative to it."""
+    store = from_url(target, client_options={"allow_http": True})
+    return sorted(item["path"] for page in obstore.list(store) for item in page)
+
+
+def rows_in_bucket(target: str, commits: slice = slice(None)) -> pa.Table:
+    """Return the rows of a table in Parquet in a bucket: of the files that the manifests of the ``commits`` name."""
+    store = from_url(target, client_options={"allow_http": True})
+    manifests = [key for key in keys_in(target) if key.startswith("commit-")][commits]
+    named = [json.loads(bytes(obstore.get(store, key).bytes()))["files"] for key in manifests]
+    paths = [file["path"] for files in named for file in files]
+    return pa.concat_tables(pq.read_table(pa.BufferReader(bytes(obstore.get(store, path).bytes()))) for path in paths)
 
 
 def by_identity(rows: pa.Table, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:

@@ -253,7 +253,8 @@ DESCRIPTIONS = {
     "number of rows.",
     "publish": "The tables that every registered checkpoint is published to, by name: "
     "[Published tables](../publish.md).",
-    "publish.<name>.target": "The directory of the table: an absolute path, with `{data}` for `STATELIB_DATA`.",
+    "publish.<name>.target": "The directory of the table: an absolute path or a place in a bucket, with "
+    "`{data}` for `STATELIB_DATA`.",
     "publish.<name>.mode": "`changes`: a feed with one commit of inserts, updates and deletes per checkpoint. `table`: "
     "the state itself.",
     "publish.<name>.format": "The format of the table: plain Parquet files, or Delta, which needs the extra `delta`.",

@@ -1,12 +1,16 @@
-"""The choice of a target by the format of a published table."""
+"""The choice of a target by the format and the place of a published table."""
 
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import UnsupportedError
 from statelib.extras import require
 from statelib.flows.wiring import Deployment
 from statelib.publication.delta_table import DeltaDirectory
-from statelib.publication.parquet_directory import ParquetDirectory
+from statelib.publication.parquet_bucket import BucketPlace
+from statelib.publication.parquet_directory import DirectoryPlace
+from statelib.publication.parquet_table import ParquetTable
 from statelib.publication.target import PublishedTable, TableTarget
+from statelib.storage.objects.clients import text_options
+from statelib.storage.objects.uris import location_if_object
+from statelib.storage.registry import PLACES, patience
 from statelib.storage.uris import local_path
 
 
@@ -15,17 +19,16 @@ def open_target(deployment: Deployment, pipeline: Pipeline, name: str, attempt: 
 
     Raises UnsupportedError (``unknown-scheme``), NotFoundError (``missing-extra``)."""
     publication = pipeline.publish[name]
-    place = publication.target.format(data=deployment.data)
-    table = PublishedTable(place, pipeline.name, name, publication.mode == "changes", publication.retain)
-    try:
-        directory = local_path(place)
-    except UnsupportedError as error:
-        raise UnsupportedError(
-            f"{place}: a table of format {publication.format} is published to a file system only",
-            kind=error.kind,
-            hint=f"let publish.{name}.target name a directory on a file system",
-        ) from error
-    if publication.format == "parquet":
-        return ParquetDirectory(table, directory, attempt)
-    require(publication.format)
-    return DeltaDirectory(table, directory, deployment.work_directory)
+    target = publication.target.format(data=deployment.data)
+    PLACES.kind(target)
+    table = PublishedTable(target, pipeline.name, name, publication.mode == "changes", publication.retain)
+    location = location_if_object(target)
+    if publication.format == "delta":
+        require("delta")
+        directory = location.uri if location else local_path(target)
+        options = text_options(patience().request_timeout_s) if location else None
+        return DeltaDirectory(table, directory, options, deployment.work_directory)
+    if location is None:
+        return ParquetTable(table, DirectoryPlace(table, local_path(target), attempt))
+    require("objects")
+    return ParquetTable(table, BucketPlace(table, attempt, patience(), deployment.work_directory))

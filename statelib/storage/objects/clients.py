@@ -48,6 +48,12 @@ def allows_http(environ: Mapping[str, str] = os.environ) -> bool:
     return _YES_OR_NO[setting]
 
 
+def text_options(timeout_s: float) -> dict[str, str]:
+    """Return the settings of a client as texts, for a library that brings its own client. That client reads the same
+    environment, except for the setting :data:`ALLOW_HTTP`."""
+    return {"allow_http": str(allows_http()).lower(), "timeout": f"{timeout_s:g}s"}
+
+
 def insecure_endpoint(what: str) -> InvalidRequestError:
     """Return the error of a request that was not made because its endpoint is ``http:``. It does not contain the
     endpoint."""

@@ -48,7 +48,7 @@ def test_a_table_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
 
 
 def test_all_code_blocks_of_the_document_are_tested() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
 
 
 COLUMNS = {
