@@ -13,10 +13,12 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.problems import DefinitionError
 from statelib.definition.source.parts import range_text
 from statelib.errors import StatelibError
-from statelib.flows.checkpoint.next_intervals import next_intervals
+from statelib.flows.checkpoint.next_intervals import applied_position, next_intervals
 from statelib.flows.wiring import Deployment
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 from statelib.model.checkpoint import DataInterval
+from statelib.model.task_error import raising_task_errors
+from statelib.storage.registry import new_attempt
 from statelib.testing.local_run import LocalRun
 
 MOST_EVENTS = 1000
@@ -63,11 +65,16 @@ def _events(spark: Any, deployment: Deployment, pipeline: Pipeline, interval: Da
     """Return some events of one source. Those that take earlier events back are applied instead, because the earlier
     ones need not be among them."""
     from statelib.spark.events.source import read_interval  # other commands start without Spark
+    from statelib.spark.events.tables.incremental import table_reads
     from statelib.spark.session.job_failures import OF_SPARK, as_own
 
-    others = [other for other in pipeline.inputs if other != field]
+    others, token = [other for other in pipeline.inputs if other != field], new_attempt()
+    applied = applied_position(deployment, pipeline)
     try:
-        events = read_interval(spark, pipeline, deployment.data, interval, others).limit(MOST_EVENTS).toArrow()
+        with raising_task_errors(token):
+            reads = table_reads(pipeline, deployment.data, interval, applied, token)
+            events = read_interval(spark, pipeline, deployment.data, interval, reads=reads, without=others)
+            events = events.limit(MOST_EVENTS).toArrow()
     except OF_SPARK as error:
         raise as_own(error) or error from error
     if CHANGE not in events.column_names:

@@ -1,7 +1,8 @@
 """The source position as operator state: how far the events of the source have been applied.
 
 It is a list state with one element, a Row (start_ms, end_ms, watermark_ms). The first two are null until the first
-interval has been applied.
+interval has been applied. A second list state has a Row (source, table, version) per source that is read by its
+commits.
 """
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from statelib.errors import CorruptStateError
 from statelib.formats.operator_state import OperatorStateContent
 from statelib.model.checkpoint import DataInterval, SourcePosition
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
-from statelib.model.types import LONG, Field, Row
+from statelib.model.types import LONG, STRING, Field, Row
 from statelib.serializers.registry import codec_of
 
 SOURCE_POSITION = OperatorStateDescriptor(
@@ -18,6 +19,14 @@ SOURCE_POSITION = OperatorStateDescriptor(
     OperatorStateMode.SPLIT_DISTRIBUTE,
     Row((Field("start_ms", LONG), Field("end_ms", LONG), Field("watermark_ms", LONG))),
 )
+
+TABLE_VERSIONS = OperatorStateDescriptor(
+    "statelib.table-versions",
+    OperatorStateMode.SPLIT_DISTRIBUTE,
+    Row((Field("source", STRING), Field("table", STRING), Field("version", LONG))),
+)
+OWN_STATES = (SOURCE_POSITION.name, TABLE_VERSIONS.name)
+"""The operator states that statelib itself writes. No pipeline declares them."""
 
 
 def element_of(position: SourcePosition) -> dict[str, int | None]:

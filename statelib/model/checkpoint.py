@@ -81,13 +81,31 @@ class DataInterval:
 
 
 @dataclass(frozen=True)
+class TableVersion:
+    """The version up to which the commits of a table have been applied.
+
+    ``source``: the field of the source in the pipeline file. ``table``: the id that the table has given itself, which
+    another table at the same place does not have. ``version``: the number of the commit."""
+
+    source: str
+    table: str
+    version: int
+
+
+@dataclass(frozen=True)
 class SourcePosition:
     """The position up to which the source has been applied. Because of it a repeated run changes nothing.
 
-    ``interval`` is the last applied interval; None before the first. ``watermark_ms``: epoch milliseconds."""
+    ``interval`` is the last applied interval; None before the first. ``watermark_ms``: epoch milliseconds.
+    ``versions``: of each source that is read by its commits."""
 
     interval: DataInterval | None
     watermark_ms: int
+    versions: tuple[TableVersion, ...] = ()
+
+
+NOTHING_APPLIED = SourcePosition(None, -(2**63))
+"""The position before the first interval."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
 from statelib.errors import InvalidRequestError
 from statelib.formats.operator_state import OperatorStream
-from statelib.formats.source_position import SOURCE_POSITION
+from statelib.formats.source_position import OWN_STATES
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.restore.schemas.matching import as_stored, changed
@@ -84,8 +84,8 @@ class OperatorEvolution:
 def evolve_operator(wanted: Sequence[OperatorStateDescriptor], streams: Iterable[OperatorStream]) -> OperatorEvolution:
     """Compare the wanted states with the states in all ``streams`` of one operator. Raise CorruptStateError."""
     declared = {state.name: state for state in wanted}
-    stored = {state.name: state for stream in streams for state in stream.descriptors}
-    stored.pop(SOURCE_POSITION.name, None)
+    named = {state.name: state for stream in streams for state in stream.descriptors}
+    stored = {name: state for name, state in named.items() if name not in OWN_STATES}
     common = [(declared[name], state) for name, state in stored.items() if name in declared]
     differing = tuple((now, state) for now, state in common if _stored_form(now) != _stored_form(state))
     differing_names = {state.name for _, state in differing}

@@ -30,6 +30,13 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
     """Yield a problem if two intervals would apply the same event, as far as the templates show it. ``where``: the
     source's field. ``schedule``: None if there is none, or if it has problems."""
     field = _bounding_field(source)
+    if source.incremental:
+        if field is not None:
+            text = (
+                "names {start} or {end}: an incremental source is read by the commits of its table, which need no bound"
+            )
+            yield Problem((*where, *field), text)
+        return
     if field is None:
         text = "names neither {start} nor {end}: every interval would apply the same events again"
         place = "path" if source.path is not None else "table" if source.table is not None else "options"

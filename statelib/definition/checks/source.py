@@ -16,6 +16,8 @@ from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_v
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
 """Formats that Spark reads from a path only."""
+INCREMENTAL_FORMATS = ("delta",)
+"""Formats whose commits can be read."""
 
 
 def check_source(source: Source, where: Where, schedule: Schedule | None) -> Iterator[Problem]:
@@ -45,6 +47,10 @@ def _check_place(source: Source, where: Where) -> Iterator[Problem]:
     for field in ("path", "table", "where"):
         if getattr(source, field) == "":
             yield Problem((*where, field), "expected a text, found none")
+    if source.incremental and source.format not in INCREMENTAL_FORMATS:
+        format_ = f"a table of {source.table}" if source.table else source.file_format
+        text = f"is possible for a path in the format {' or '.join(INCREMENTAL_FORMATS)}, found {format_}"
+        yield Problem((*where, "incremental"), text)
     for name in source.options:
         if name.lower() in ("path", "paths"):
             yield Problem((*where, "options", name), f"write it as {dotted(where)}.path")
@@ -111,7 +117,7 @@ def check_ready(source: Source, ready: Ready, where: Where, *, scheduled: bool) 
         yield Problem(where, "expected one of marker, min_age, next_interval and asset")
     if ready.marker is not None:
         yield from _check_marker(source, ready, ready.marker, (*where, "marker"))
-    if source.path is None:
+    if source.path is None or source.incremental:
         yield from _check_ready_without_path(ready, where)
     if ready.next_interval and not scheduled:
         yield Problem((*where, "next_interval"), "a pipeline without a schedule has no next interval")
@@ -132,7 +138,7 @@ def _check_marker(source: Source, ready: Ready, marker: str, where: Where) -> It
 def _check_ready_without_path(ready: Ready, where: Where) -> Iterator[Problem]:
     named = {"min_age": ready.min_age, "next_interval": ready.next_interval}
     for name in (name for name, value in named.items() if value):
-        yield Problem((*where, name), "is for files: this source has no path; use marker or asset")
+        yield Problem((*where, name), "is for dated files, which this source does not have; use marker or asset")
     if ready.marker is not None and not is_whole_path(ready.marker):
-        text = "this source has no directory: write a path of its own, which begins with {data}, / or a scheme"
+        text = "this source has no dated directory: write a path of its own, which begins with {data}, / or a scheme"
         yield Problem((*where, "marker"), text)

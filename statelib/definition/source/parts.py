@@ -1,6 +1,7 @@
 """The places that hold the events of a data interval. Every way to start a run uses this module.
 
-The source has one place per interval of the schedule: a path, a table or a query. A data interval may be longer than
+The source has one place per interval of the schedule: a path, a table or a query. A source that is read by the commits
+of its table has one place for all intervals. A data interval may be longer than
 that (``--whole``, or a run that was triggered by hand): then it consists of several intervals of the schedule, and the
 places of all of them are read. An interval that does not consist of intervals of the schedule is refused, unless the
 templates of the source name it exactly.
@@ -68,16 +69,20 @@ def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) 
     intervals = cut(schedule, interval) if schedule else None
     if intervals is None:
         for field, source in pipeline.inputs.items():
-            if not _names_alone(pipeline, source, interval):
+            if not source.incremental and not _names_alone(pipeline, source, interval):
                 raise _not_of_schedule(pipeline, field, source, interval)
         intervals = (interval,)
     parts = tuple(
         source_part(source, field, data, each, pipeline.zone)
         for each in intervals
         for field, source in pipeline.inputs.items()
+        if not source.incremental
     )
     _check_distinct(pipeline, parts)
-    return parts
+    followed = {field: source for field, source in pipeline.inputs.items() if source.incremental}
+    return parts + tuple(
+        source_part(source, field, data, interval, pipeline.zone) for field, source in followed.items()
+    )
 
 
 def _names_alone(pipeline: DeclaredPipeline, source: Source, interval: DataInterval) -> bool:

@@ -4,7 +4,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
 from statelib.errors import InvalidRequestError
 from statelib.flows.wiring import Deployment
-from statelib.model.checkpoint import DataInterval
+from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
 from statelib.model.ids import PipelineName
 from statelib.model.moments import epoch_ms
 
@@ -44,13 +44,18 @@ def next_intervals(
     return scheduled
 
 
-def _start(deployment: Deployment, pipeline: Pipeline) -> int | None:
-    """Return the end of the last applied interval; without state, the start of the schedule, if there is one."""
+def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePosition:
+    """Return the position of the pipeline's head, :data:`NOTHING_APPLIED` if there is no state."""
     catalog = deployment.catalog()
     head = catalog.head(PipelineName(pipeline.name)).head
-    if head is not None:
-        record = catalog.get(PipelineName(pipeline.name), head)
-        position = deployment.open(record).position()
-        if position is not None and position.interval is not None:
-            return position.interval.end_ms
+    if head is None:
+        return NOTHING_APPLIED
+    return deployment.open(catalog.get(PipelineName(pipeline.name), head)).position() or NOTHING_APPLIED
+
+
+def _start(deployment: Deployment, pipeline: Pipeline) -> int | None:
+    """Return the end of the last applied interval; without state, the start of the schedule, if there is one."""
+    interval = applied_position(deployment, pipeline).interval
+    if interval is not None:
+        return interval.end_ms
     return epoch_ms(pipeline.schedule.start) if pipeline.schedule else None

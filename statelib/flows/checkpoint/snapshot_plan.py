@@ -13,8 +13,10 @@ from statelib.flows.restore.continuation import continuation
 from statelib.flows.restore.layout import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import (
+    NOTHING_APPLIED,
     Origin,
     SourcePosition,
+    TableVersion,
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, why
@@ -28,9 +30,6 @@ from statelib.storage.references import encode_reference
 from statelib.storage.registry import new_attempt
 
 log = logging.getLogger(__name__)
-
-
-NOTHING_APPLIED = SourcePosition(None, -(2**63))
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,8 @@ class SnapshotPlan:
     """The base's files and their segments: checksum key -> (size in bytes, crc32c)."""
     side_data: tuple[tuple[StoredSideData, ...], ...] = ()
     """The side data that each subtask restores."""
+    versions: tuple[TableVersion, ...] = ()
+    """The versions of tables up to which this attempt applies their commits."""
 
     @property
     def drains(self) -> bool:
@@ -63,7 +64,7 @@ class SnapshotPlan:
         interval, before = self.record.interval, self.base_position
         if interval is None:
             return before
-        return SourcePosition(interval, max(interval.end_ms - 1, before.watermark_ms))
+        return SourcePosition(interval, max(interval.end_ms - 1, before.watermark_ms), self.versions)
 
     @property
     def reference(self) -> StorageReference:

@@ -46,6 +46,7 @@ from statelib.model.checkpoint import (
     SideDataRecord,
     SnapshotKind,
     SourcePosition,
+    TableVersion,
 )
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import pipeline_name
@@ -165,18 +166,22 @@ STATISTICS = Record(
 )
 
 
-def _position(start_ms: int | None, end_ms: int | None, watermark_ms: int) -> SourcePosition:
+def _position(
+    start_ms: int | None, end_ms: int | None, watermark_ms: int, versions: tuple[TableVersion, ...]
+) -> SourcePosition:
     if (start_ms is None) != (end_ms is None):
         raise ValueError("start_ms and end_ms go together")
     interval = None if start_ms is None or end_ms is None else DataInterval(start_ms, end_ms)
-    return SourcePosition(interval, watermark_ms)
+    return SourcePosition(interval, watermark_ms, tuple(versions))
 
 
+TABLE_VERSION = Record(TableVersion, JsonField("source", TEXT), JsonField("table", TEXT), JsonField("version", INTEGER))
 POSITION = Record(
     _position,
     JsonField("start_ms", optional(MOMENT), get=lambda position: position.interval and position.interval.start_ms),
     JsonField("end_ms", optional(MOMENT), get=lambda position: position.interval and position.interval.end_ms),
     JsonField("watermark_ms", INTEGER),
+    JsonField("versions", listed(TABLE_VERSION), missing=(), sparse=True),
 )
 EVENTS = Record(
     EventCounts,

@@ -13,6 +13,7 @@ from statelib.spark import FORMATS, register
 from statelib.spark.events.source_columns import events_of, no_events
 from statelib.spark.events.source_files import SourceFiles, log_left_to_spark, source_files
 from statelib.spark.events.source_open import open_part
+from statelib.spark.events.tables.incremental import TableReads, read_table
 
 _AS_WRITTEN = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -67,10 +68,17 @@ def _is_of_this_host(spark: SparkSession, location: str) -> bool:
 
 
 def read_interval(
-    spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval, without: Collection[str] = ()
+    spark: SparkSession,
+    pipeline: Pipeline,
+    data: str,
+    interval: DataInterval,
+    *,
+    reads: TableReads | None = None,
+    without: Collection[str] = (),
 ) -> DataFrame:
     """Return the events of the interval [start, end) with the declared columns, in their declared order and types.
-    ``without``: the fields of the sources that are not read here.
+    ``reads``: what is read of the incremental sources; None if there are none. ``without``: the fields of the sources
+    that are not read here.
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``unknown-format``, ``bad-expression``;
     NotFoundError (``no-source``); RetryableError (``source-unreadable``).
@@ -78,11 +86,16 @@ def read_interval(
     parts = [part for part in source_parts(pipeline, data, interval) if part.field not in without]
     if any(part.source.file_format in FORMATS for part in parts):
         register(spark)  # only if needed: Spark starts Python processes for it, which takes some seconds
-    frames = [frame for part in parts if (frame := _read(spark, pipeline, part)) is not None]
+    frames = [frame for part in parts if (frame := _read(spark, pipeline, part, reads)) is not None]
     return reduce(DataFrame.unionAll, frames) if frames else no_events(spark, pipeline)
 
 
-def _read(spark: SparkSession, pipeline: Pipeline, part: SourcePart) -> DataFrame | None:
+def _read(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads: TableReads | None) -> DataFrame | None:
     """Return the events of one part of the interval; None if there are no files and the pipeline file allows that."""
-    frame = open_part(spark, pipeline.name, part)
+    if part.source.incremental:
+        if reads is None:
+            raise ValueError(f"{part.field} is incremental: expected what is read of it")
+        frame = read_table(spark, pipeline, part, reads)
+    else:
+        frame = open_part(spark, pipeline.name, part)
     return None if frame is None else events_of(spark, pipeline, part, frame)

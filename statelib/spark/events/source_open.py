@@ -42,14 +42,14 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
 
 
 def _opened(spark: SparkSession, part: SourcePart) -> DataFrame:
-    reader = spark.read.options(**_options(part))
+    reader = spark.read.options(**options_of(part))
     if part.table is not None:
         return reader.table(part.table)
     reader = reader.format(part.source.file_format)
     return reader.load() if part.path is None else reader.load(part.path)
 
 
-def _options(part: SourcePart) -> dict[str, str]:
+def options_of(part: SourcePart) -> dict[str, str]:
     """Return the options of one part with the values of the variables that they name.
 
     Raises InvalidRequestError (``no-variable``)."""

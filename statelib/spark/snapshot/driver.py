@@ -27,6 +27,7 @@ from statelib.model.task_error import noting_task_error, raising_task_errors
 from statelib.spark.events.owners import owner
 from statelib.spark.events.source import files_of_interval, read_interval
 from statelib.spark.events.source_files import SourceFiles, own_events
+from statelib.spark.events.tables.incremental import TableReads, table_reads
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.deadline import until
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
@@ -66,14 +67,23 @@ def _snapshot(
     with bound(attempt=plan.attempt), declining(deployment, plan):
         log.info("begun in %s", plan.record.directory)
         with until(spark, f"{pipeline.name} {plan.attempt}", plan.record.deadline_ms, clock), naming_what_failed():
-            read, reports = _run(spark, deployment, pipeline, plan)
+            plan, reads = _with_versions(deployment, pipeline, plan)
+            read, reports = _run(spark, deployment, pipeline, plan, reads)
         publish(deployment, pipeline, plan, read, reports)
         log.info("published: %d events, %d subtasks", read, len(reports))
     return plan
 
 
+def _with_versions(deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan) -> tuple[SnapshotPlan, TableReads]:
+    """Return the plan with the versions that it applies of incremental sources, and what is read of them."""
+    if plan.record.interval is None:
+        return plan, TableReads({}, plan.attempt)
+    reads = table_reads(pipeline, deployment.data, plan.record.interval, plan.base_position, plan.attempt)
+    return replace(plan, versions=reads.versions(plan.base_position)), reads
+
+
 def _run(
-    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, reads: TableReads
 ) -> tuple[int, list[SubtaskReport]]:
     """Run the subtasks; return (number of events in the source, reports of the subtasks)."""
     work, record = Work(deployment.for_workers(), pipeline, plan), plan.record
@@ -85,7 +95,7 @@ def _run(
     if files is not None and len(files.sources) == len(pipeline.inputs):
         return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     direct = files or SourceFiles((), ())
-    events = read_interval(spark, pipeline, deployment.data, record.interval, direct.sources)
+    events = read_interval(spark, pipeline, deployment.data, record.interval, reads=reads, without=direct.sources)
     counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
     worker = _worker(event_schema(pipeline), task, plan.attempt, configured())
     with raising_task_errors(plan.attempt):

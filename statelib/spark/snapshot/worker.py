@@ -4,7 +4,7 @@ the snapshot and acknowledges it."""
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
 from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
-from statelib.formats.source_position import SOURCE_POSITION, element_of
+from statelib.formats.source_position import SOURCE_POSITION, TABLE_VERSIONS, element_of
 from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import IntervalResult, apply_interval
 from statelib.functions.interval import expired as without_expired
@@ -310,6 +310,9 @@ def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBack
     if subtask == 0 and plan.position.interval is not None:
         operator.register(SOURCE_POSITION)
         operator.list_state(SOURCE_POSITION.name).update([element_of(plan.position)])
+        if plan.position.versions:
+            operator.register(TABLE_VERSIONS)
+            operator.list_state(TABLE_VERSIONS.name).update([asdict(version) for version in plan.position.versions])
 
 
 def _snapshot(

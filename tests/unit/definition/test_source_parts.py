@@ -1,6 +1,7 @@
 """The paths that a data interval reads: one for each interval of the schedule in it. Other data intervals are
 refused."""
 
+import re
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -181,12 +182,38 @@ def test_options_are_filled_with_the_interval_and_contain_no_secret() -> None:
     assert with_variables(dict(part.options)["password"], {"SECRET": "{start}"}) == "{start}"
 
 
+FOLLOWED = {"format": "delta", "path": "{data}/orders", "incremental": True}
+
+
+@pytest.mark.parametrize("hours_each", [24, 36, 240])
+def test_an_incremental_source_has_one_place_whatever_the_interval(hours_each: int) -> None:
+    pipeline = new_table_pipeline(None, **FOLLOWED)
+    (part,) = source_parts(pipeline, "/d", hours(0, hours_each))
+    assert (part.path, part.interval) == ("/d/orders", hours(0, hours_each))
+    (part,) = source_parts(new_table_pipeline("@daily", **FOLLOWED), "/d", hours(0, 240))
+    assert part.interval == hours(0, 240)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"format": "parquet"}, "source.incremental: is possible for a path in the format delta, found parquet"),
+        ({"path": "{data}/{start:%Y}"}, "source.path: names {start} or {end}: an incremental source"),
+        ({"where": WHERE}, "source.where: names {start} or {end}: an incremental source"),
+        ({"ready": {"min_age": "5m"}}, "is for dated files"),
+    ],
+)
+def test_a_source_that_cannot_be_read_by_commits_is_refused(changed: dict[str, object], expected: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(expected)):
+        new_table_pipeline("@daily", **FOLLOWED | changed)
+
+
 @pytest.mark.parametrize(
     ("ready", "expected"),
     [
-        ({"min_age": "5m"}, "is for files: this source has no path; use marker or asset"),
-        ({"next_interval": True}, "is for files"),
-        ({"marker": "_SUCCESS"}, "this source has no directory: write a path of its own"),
+        ({"min_age": "5m"}, "is for dated files, which this source does not have; use marker or asset"),
+        ({"next_interval": True}, "is for dated files"),
+        ({"marker": "_SUCCESS"}, "this source has no dated directory: write a path of its own"),
     ],
 )
 def test_a_table_refuses_rules_about_files(ready: dict[str, object], expected: str) -> None:

@@ -26,6 +26,7 @@ from statelib.model.checkpoint import (
     SnapshotKind,
     SnapshotMeasure,
     SourcePosition,
+    TableVersion,
 )
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -84,6 +85,7 @@ SIDE_DATA = (
     SideDataRecord("table", RANGE, RelativeFileStateHandle("a-0-0", 400)),
     SideDataRecord("days", RANGE, ByteStreamStateHandle("days", b"\x00\xff")),
 )
+VERSIONS = (TableVersion("source", "0f-1", 0), TableVersion("sources.é", "x", 2**62))
 
 
 def metadata() -> bytes:
@@ -110,8 +112,9 @@ def assert_same(left: CheckpointManifest, right: CheckpointManifest) -> None:
         ),
         dataclasses.replace(MANIFEST, files=(MERGED, *MANIFEST.files)),
         dataclasses.replace(MANIFEST, files=(OWNED, *MANIFEST.files), side_data=SIDE_DATA),
+        dataclasses.replace(MANIFEST, position=SourcePosition(DataInterval(-5, 10), 9, VERSIONS)),
     ],
-    ids=["checkpoint", "first savepoint", "merged", "side data"],
+    ids=["checkpoint", "first savepoint", "merged", "side data", "versions"],
 )
 def test_a_manifest_is_read_back(manifest: CheckpointManifest) -> None:
     data = append_manifest(metadata(), manifest)

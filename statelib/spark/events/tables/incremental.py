@@ -1,0 +1,165 @@
+"""Sources with ``incremental``: each run reads the commits to a table since those that the state has.
+
+The version up to which commits are applied is stored in the checkpoint. So no commit is read twice and none is left
+out, whatever the time at which it arrives in the table and whichever checkpoint a run builds on. The end of the
+interval is the other bound: commits at or after it belong to a later run.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.parts import SourcePart, source_parts
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.model.checkpoint import DataInterval, SourcePosition, TableVersion
+from statelib.model.task_error import noting_task_error
+from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
+from statelib.spark.events.source_open import options_of
+from statelib.spark.events.tables.delta_log import DeltaLog, history_gone
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TableRead:
+    """The rows of one table that are read by a run: those of the commits after the version ``after``, up to ``upto``;
+    all rows of the version ``upto`` if ``after`` is None. ``source``: the field of the source in the pipeline file. Can
+    be pickled."""
+
+    source: str
+    path: str
+    options: tuple[tuple[str, str], ...]
+    table: str
+    after: int | None
+    upto: int
+
+    @property
+    def version(self) -> TableVersion:
+        """The version that is applied after this read."""
+        return TableVersion(self.source, self.table, self.upto)
+
+    def pieces(self, most: int) -> Sequence[tuple[int, int]]:
+        """Return what each of at most ``most`` tasks reads: the first and last version of some commits, or the number
+        of a piece of the whole table and the number of pieces."""
+        if self.after is None:
+            return [(piece, most) for piece in range(most)]
+        count = min(most, self.upto - self.after)
+        bounds = [self.after + (self.upto - self.after) * piece // count for piece in range(count + 1)] if count else []
+        return [(before + 1, last) for before, last in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class TableReads:
+    """The rows of the incremental sources that are read by a run. ``of``: by the field of the source; None if its table
+    does not exist yet, or has no commit before the end of the interval. ``token``: marks the errors of the tasks
+    (:func:`~statelib.model.task_error.noting_task_error`)."""
+
+    of: Mapping[str, TableRead | None]
+    token: str
+
+    def versions(self, applied: SourcePosition) -> tuple[TableVersion, ...]:
+        """Return the versions that the state has after the run. ``applied``: the position before it. A source that is
+        no longer incremental has none."""
+        before = {version.source: version for version in applied.versions}
+        after = [read.version if read else before.get(field) for field, read in self.of.items()]
+        return tuple(version for version in after if version is not None)
+
+
+def table_reads(
+    pipeline: Pipeline, data: str, interval: DataInterval, applied: SourcePosition, token: str
+) -> TableReads:
+    """Return what a run of the interval reads of the incremental sources. ``applied``: the position of the state that
+    the run builds on. If it has applied intervals, but none of a source, the commits of this source since the start of
+    the interval are read.
+
+    Raises NotFoundError (``no-source``), ConflictError (``source-replaced``, ``source-history-gone``)."""
+    parts = [part for part in source_parts(pipeline, data, interval) if part.source.incremental]
+    return TableReads({part.field: _read_of(pipeline, part, interval, applied) for part in parts}, token)
+
+
+def _read_of(pipeline: Pipeline, part: SourcePart, interval: DataInterval, applied: SourcePosition) -> TableRead | None:
+    path, options = part.path or "", options_of(part)
+    try:
+        delta = DeltaLog(path, options)
+    except NotFoundError:
+        if part.source.on_missing == "empty":
+            return None
+        raise
+    after = _applied_version(pipeline, part, delta, applied)
+    if after is None and applied.interval is not None:
+        after = delta.newest_before(interval.start_ms, None)
+    upto = delta.newest_before(interval.end_ms, after)
+    if upto is None:
+        return None
+    what = f"version {upto}" if after is None else f"{upto - after} commits after version {after}"
+    log.info("%s: table %s: %s", part.field, path, what)
+    return TableRead(part.field, path, tuple(options.items()), delta.table, after, upto)
+
+
+def _applied_version(pipeline: Pipeline, part: SourcePart, delta: DeltaLog, applied: SourcePosition) -> int | None:
+    """Return the version of the table that the state has, None if it has none.
+
+    Raises ConflictError (``source-replaced``) if it is the version of another table."""
+    stored = next((version for version in applied.versions if version.source == part.field), None)
+    if stored is None:
+        return None
+    if stored.table != delta.table:
+        raise ConflictError(
+            f"pipeline {pipeline.name}: {part.field}: the table at {delta.path} was replaced: expected {stored.table} "
+            f"with version {stored.version}, found {delta.table}",
+            kind="source-replaced",
+            hint="give the source another name under 'sources' to read the commits of the new table from now on",
+        )
+    if stored.version > delta.newest:
+        raise history_gone(delta.path, f"version {stored.version} is applied, its newest is {delta.newest}")
+    return stored.version
+
+
+def read_table(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads: TableReads) -> DataFrame | None:
+    """Return the rows that are read of one source, with the columns of the table and those of a change data feed; None
+    if nothing is read.
+
+    Its tasks raise InvalidRequestError (``source-not-append-only``) for a row that was updated or deleted, unless the
+    source says what such a row means."""
+    read = reads.of.get(part.field)
+    if read is None:
+        return None
+    schema = spark_schema(DeltaLog(read.path, dict(read.options), read.upto).columns())
+    pieces = read.pieces(pipeline.parallelism)
+    takes_changes = bool(part.source.changes or part.source.delete_when)
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch["id"].to_pylist()):
+            with noting_task_error(reads.token, number):
+                for batch in rows_of(read, pieces[number]):
+                    if not takes_changes:
+                        _check_inserted(read, batch)
+                    yield from batches_of(pa.table(batch), schema)
+
+    return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(rows, schema)
+
+
+def rows_of(read: TableRead, piece: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one of the pieces of a read, with the columns of a change data feed."""
+    delta = DeltaLog(read.path, dict(read.options), read.upto)
+    return delta.rows(*piece) if read.after is None else delta.changes(*piece)
+
+
+def _check_inserted(read: TableRead, batch: pa.RecordBatch) -> None:
+    """Raise InvalidRequestError (``source-not-append-only``) for a row that a commit did not insert."""
+    others = pc.not_equal(batch["_change_type"], "insert")
+    if pc.any(others).as_py():
+        row = batch.filter(others).slice(0, 1).to_pylist()[0]
+        raise InvalidRequestError(
+            f"table {read.path}: version {row['_commit_version']} has a row with the change {row['_change_type']!r}: "
+            "expected inserted rows only",
+            kind="source-not-append-only",
+            hint=f"write {read.source}.changes: _change_type, so that rows which are gone are taken back, or "
+            f"{read.source}.delete_when",
+        )
