@@ -91,6 +91,32 @@ class Order:
 
 
 @dataclass(frozen=True)
+class SessionOrder:
+    """An order for a job with session windows: it takes ``elements``, then a savepoint below ``target``.
+
+    ``kind``: reducing, aggregating or list. ``snapshot``: the URI of the savepoint to start from. ``elements``: pairs
+    of a number and its time; the number of a watermark is None."""
+
+    kind: str
+    uid: str
+    gap_ms: int
+    lateness_ms: int
+    backend: str
+    parallelism: int
+    target: Path
+    elements: Sequence[tuple[int | None, int]]
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The result of a job with session windows: its savepoint, and a line per firing and per late number."""
+
+    savepoint: str
+    lines: list[str]
+
+
+@dataclass(frozen=True)
 class Restored:
     """The result of a restore: typed JSON lines in their order, or Flink's error with its causes."""
 
@@ -155,6 +181,23 @@ class Flink:
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return [Path(path.removeprefix("file:")) for path in answer["written"]]
+
+    def run_sessions(self, orders: Sequence[SessionOrder]) -> list[Sessions]:
+        """Run jobs with session windows, one after the other. Raise RuntimeError with Flink's error."""
+        documents = []
+        for order in orders:
+            (order.target / "tmp").mkdir(parents=True)
+            elements = [{"n": number, "t": moment} for number, moment in order.elements]
+            documents.append(
+                {"kind": order.kind, "uid": order.uid, "gapMs": order.gap_ms, "latenessMs": order.lateness_ms,
+                 "backend": order.backend, "parallelism": order.parallelism, "snapshot": order.snapshot,
+                 "target": str(order.target), "elements": elements}
+            )  # fmt: skip
+        (todo := orders[0].target / "tmp" / "orders.json").write_text(json.dumps(documents))
+        answers = list(map(json.loads, self._java("statelib.check.SessionJob", str(todo)).splitlines()))
+        if errors := [answer["error"] for answer in answers if "error" in answer]:
+            raise RuntimeError("\n".join(errors))
+        return [Sessions(answer["savepoint"], answer["lines"]) for answer in answers]
 
     @contextmanager
     def warm(self) -> Iterator["WarmCluster"]:

@@ -46,6 +46,8 @@ states:
   per_item: {kind: map, user_key: item, value: {agg: sum, of: n}}
   numbers: {kind: list, value: {agg: collect, of: n}}
   hourly: {kind: reducing, value: {agg: count}, window: {time: at, tumbling: 1h, allowed_lateness: 90d, retain: 0s}}
+  visits:
+    {kind: reducing, value: {agg: sum, of: n}, window: {time: at, session: 22h, allowed_lateness: 90d, retain: 0s}}
 backend: BACKEND
 parallelism: 2
 checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 0}
@@ -96,7 +98,20 @@ class Reference:
             "per_item": sums,
             "numbers": {user: sorted(n for _, n, *_ in events) for user, events in self.live.items()},
             "hourly": windows,
+            "visits": {(user, *bounds): n for user, each in self.live.items() for bounds, n in sessions(each)},
         }
+
+
+def sessions(events: list[tuple[str, int, int, int]]) -> list[tuple[tuple[int, int], int]]:
+    """Return the bounds of the sessions of one key, and the sum of their numbers."""
+    result: list[tuple[tuple[int, int], int]] = []
+    for moment, n in sorted((day(number).start_ms + hour * 3_600_000, n) for _, n, number, hour in events):
+        bounds, total = (moment, moment + 22 * 3_600_000), n
+        if result and moment <= result[-1][0][1]:
+            (start, _), before = result.pop()
+            bounds, total = (start, bounds[1]), before + n
+        result.append((bounds, total))
+    return result
 
 
 def table_of(number: int, events: list[Event], order: list[int]) -> pa.Table:
@@ -120,7 +135,7 @@ def stored(deployment: Deployment, number: CheckpointId) -> dict[str, Any]:
     """Return the states of a checkpoint in the form of :meth:`Reference.states`."""
     rows = {
         name: resolve(deployment, f"carts/{number}").to_arrow(name).to_pylist()
-        for name in ("total", "recent", "per_item", "numbers", "hourly")
+        for name in ("total", "recent", "per_item", "numbers", "hourly", "visits")
     }
     return {
         "total": {
@@ -130,6 +145,10 @@ def stored(deployment: Deployment, number: CheckpointId) -> dict[str, Any]:
         "per_item": {(r["key"], r["user_key"]): r["value"] for r in rows["per_item"]},
         "numbers": {r["key"]: sorted(r["value"]) for r in rows["numbers"]},
         "hourly": {(r["key"], int(r["namespace"]["start"].timestamp() * 1000)): r["value"] for r in rows["hourly"]},
+        "visits": {
+            (r["key"], *(int(r["namespace"][bound].timestamp() * 1000) for bound in ("start", "end"))): r["value"]
+            for r in rows["visits"]
+        },
     }
 
 

@@ -18,7 +18,7 @@ import json
 
 from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
 from statelib.formats.manifest.manifest_json import manifest_from_json, manifest_to_json
-from statelib.formats.metadata.metadata_file import decode_metadata
+from statelib.formats.metadata.metadata_file import WRITTEN_VERSION, decode_metadata
 from statelib.model.amounts import number_of
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata
 from statelib.wire.checksum import crc32c
@@ -27,7 +27,7 @@ from statelib.wire.writer import Writer
 
 MANIFEST_VERSION = 1
 OWN_STATE_PREFIX = "statelib."
-"""The prefix of the operator states that are only written together with a manifest."""
+"""The prefix of the operator states that statelib writes only together with a manifest."""
 _START, MANIFEST_END = b"STATELIB", b"BILETATS"
 _HEAD_BYTES, FOOT_BYTES = 16, 16
 SIGNATURE = b"\0written:STATELIB"
@@ -125,7 +125,10 @@ def _manifest(body: memoryview, what: str) -> CheckpointManifest:
 
 
 def _has_own_state(metadata: CheckpointMetadata) -> bool:
-    """Return whether ``metadata`` has an operator state that is only written together with a manifest."""
+    """Return whether ``metadata`` has an operator state that is only written together with a manifest. Flink keeps such
+    a state in the savepoints of a job that was started from one of statelib's; they have a later version."""
+    if metadata.version != WRITTEN_VERSION:
+        return False
     handles = (state.operator for operator in metadata.operators for _, state in operator.subtasks)
     return any(name.startswith(OWN_STATE_PREFIX) for handle in handles if handle for name, _, _ in handle.states)
 
