@@ -28,7 +28,7 @@ def _names(kind: type) -> tuple[str, ...]:
 _RECORD, _HEAD = _names(CheckpointRecord), _names(PipelineHead)
 _SNAPSHOT = (
     "directory", "checkpoint_id", "metadata_version", "written_by", "operators", "left_out", "late_events",
-    "uploaded_bytes", "drained", "restored_from", "side_data", "files",
+    "uploaded_bytes", "drained", "seed", "restored_from", "side_data", "files",
 )  # fmt: skip
 
 ERROR = Answer(("error", "message", "hint"))
@@ -60,6 +60,7 @@ ANSWERS = {
     "pipelines validate": Answer(("valid", "faults", "warnings", "tried")),
     "pipelines schema": Answer(("$schema", "title", "type", "properties", "required", "additionalProperties")),
     "pipelines fork": Answer(_RECORD),
+    "pipelines seed": Answer(("plan", "dry_run", "checkpoint", "already_completed")),
     "pipelines status": Answer((*_names(PipelineStatus), "tables")),
     "pipelines cancel": Answer(_HEAD),
     "pipelines stop": Answer((*_HEAD, "savepoint")),

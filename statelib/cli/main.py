@@ -18,6 +18,7 @@ from statelib.cli.commands import (
     quarantine,
     restores,
     runs,
+    seeding,
 )
 from statelib.cli.commands.reading import comparing, hexdumping, inspecting, querying, verifying
 from statelib.cli.ending import errors
@@ -50,6 +51,12 @@ checkpoints.app.command("release", epilog="Example: statelib checkpoints release
 )
 checkpoints.app.command("dispose", epilog="Example: statelib checkpoints dispose sales/7 --dry-run")(cleanup.dispose)
 app.add_typer(checkpoints.app, name="checkpoints")
+pipelines.app.command(
+    "seed",
+    epilog="Examples: statelib pipelines seed sales --from warehouse.totals --until 2026-02-01 --map sold=orders "
+    "--dry-run\n\nstatelib pipelines seed sales --from /data/totals.csv --format csv --option header=true "
+    "--until 2026-02-01 --map total.mean.sum=amount --map total.mean.count=orders",
+)(seeding.seed)
 pipelines.app.command("discard", epilog="Example: statelib pipelines discard old_sales --dry-run")(cleanup.discard)
 app.add_typer(pipelines.app, name="pipelines")
 app.command(

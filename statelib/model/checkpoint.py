@@ -260,7 +260,8 @@ class CheckpointManifest:
     :class:`SnapshotMeasure`. ``drained``: event time went to its end before the snapshot, so that all event-time
     timers have fired and all windows are closed; ``position`` is still that of the base. ``keys``: number of distinct
     keys that have state, per key group of the whole range (None: not counted, as in manifests of older versions and in
-    checkpoints built on them without reading all state). ``side_data``: what user code keeps, subtask by subtask."""
+    checkpoints built on them without reading all state). ``side_data``: what user code keeps, subtask by subtask.
+    ``seed``: where the state came from, if it was computed elsewhere ('': from the base and the events)."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -288,6 +289,7 @@ class CheckpointManifest:
     drained: bool = False
     keys: KeyCounts | None = field(default=None, repr=False)
     side_data: tuple[SideDataRecord, ...] = ()
+    seed: str = ""
 
     @property
     def entries(self) -> int:

@@ -98,8 +98,9 @@ def _is_whole(statistics: Sequence[StateStatistics], states: Sequence[str], size
 
 
 def _base_statistics(facts: CheckpointFacts, manifest: CheckpointManifest) -> tuple[StateStatistics, ...] | None:
-    """Return the statistics of the base; those of empty state if there is no base, None if they are missing."""
-    if facts.base_statistics is None and facts.record.base is None:
+    """Return the statistics of the base; those of empty state if there is no base, None if they are missing. A seed has
+    no base, and its state is not empty before it."""
+    if facts.base_statistics is None and facts.record.base is None and not manifest.seed:
         whole = all_key_groups(manifest.schema.max_parallelism)
         return tuple(empty_statistics(whole) for _ in manifest.schema.states)
     return facts.base_statistics

@@ -58,10 +58,11 @@ ELSEWHERE = {
     "import-statestore",
     "checkpoints release",
     "pipelines discard",
+    "pipelines seed",
     "pipelines stop",
 }
 """Commands that are called below, or in test_bootstrap_on_spark.py, test_statestore_import.py,
-test_quarantine_flow.py and test_without_file.py."""
+test_quarantine_flow.py, test_seed_command.py and test_without_file.py."""
 
 
 @pytest.fixture(scope="module")

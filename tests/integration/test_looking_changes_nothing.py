@@ -59,11 +59,13 @@ WRITES = {
     "pipelines discard",
     "pipelines fork",
     "pipelines resume",
+    "pipelines seed",
     "pipelines stop",
     "savepoint create",
     "savepoint rewrite",
 }
-"""Commands whose purpose is to write. ``pipelines discard`` has a dry run, but only for a pipeline without a file."""
+"""Commands whose purpose is to write. ``pipelines discard`` has a dry run, but only for a pipeline without a file;
+that of ``pipelines seed`` needs Spark (test_seed_command.py)."""
 READ_ONLY = [Fault("status", method, times=1_000_000, status=403) for method in ("PUT", "POST", "DELETE")]
 STRAY = "sales/chk-5/ffffffffffffffffffffffffffffffff-0-0"
 """A file of an attempt that is not in the catalog."""

@@ -184,9 +184,7 @@ def test_a_value_that_does_not_fit_fails_the_run(
 ) -> None:
     write_pipeline(deployment, {"table": table, "where": WHERE, "columns": of_amount(expression)})
     message = refused(deployment, "run", "orders")
-    assert (
-        f"an event has a value that source.where or an expression of source.columns cannot take: {expected}" in message
-    )
+    assert f"a row of the source has a value that a condition or an expression cannot take: {expected}" in message
     assert len(message.splitlines()) <= 3
 
 

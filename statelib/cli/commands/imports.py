@@ -9,6 +9,7 @@ import typer
 from statelib.cli import completion
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, Master
+from statelib.cli.pairs import pairs_of
 from statelib.cli.presenters.blocks import Line, present
 from statelib.errors import InvalidRequestError
 from statelib.flows import wiring
@@ -77,14 +78,14 @@ def import_statestore(
         deployment = wiring.deployment()
         definition = deployment.pipeline(pipeline)
         fields = value_fields(definition.schema().state(state))
-        values = _pairs("--value", value) if fields else _expression_without_field(value)
+        values = pairs_of("--value", value) if fields else _expression_without_field(value)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         from statelib.spark.imports import statestore_import as job  # here, so that other commands start without Spark
         from statelib.spark.imports.statestore import StateStoreMapping
         from statelib.spark.session.local_session import borrowed_session
 
-        mapping = StateStoreMapping(state, _pairs("--key", key), values, user_key)
-        source = job.StateStoreImport(location, _pairs("--option", option), mapping)
+        mapping = StateStoreMapping(state, pairs_of("--key", key), values, user_key)
+        source = job.StateStoreImport(location, pairs_of("--option", option), mapping)
         with borrowed_session(f"{pipeline} import", master) as spark:
             record = job.import_statestore(spark, deployment, definition, source, OWNER)
         with wiring.telemetry() as receiver:
@@ -95,16 +96,6 @@ def import_statestore(
         Line(f"next: statelib restore {pipeline} {record.checkpoint_id}"),
     ]
     present(record, view, as_json)
-
-
-def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for text in texts or ():
-        name, _, rest = text.partition("=")
-        if not name or not rest:
-            raise InvalidRequestError(f"{option} {text!r}: expected NAME=...", kind="bad-mapping")
-        pairs[name] = rest
-    return pairs
 
 
 def _expression_without_field(texts: list[str] | None) -> dict[str, str]:

@@ -36,6 +36,7 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
         "late_events": dict(opened.manifest.events.late) if opened.manifest else {},
         "uploaded_bytes": opened.manifest.uploaded_bytes if opened.manifest else None,
         "drained": opened.manifest.drained if opened.manifest else False,
+        "seed": opened.manifest.seed if opened.manifest else "",
         "restored_from": list(opened.manifest.restored_from) if opened.manifest else [],
         "side_data": [
             {

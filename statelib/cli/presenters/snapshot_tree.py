@@ -36,6 +36,8 @@ def snapshot_view(description: Json) -> Iterator[Block]:
         _add(tree, _too_late(state, events))
     if description["drained"]:
         _add(tree, DRAINED)
+    if description["seed"]:
+        _add(tree, f"seeded from {description['seed']}")
     if description["restored_from"]:
         _add(tree, f"its subtasks restored from: {', '.join(description['restored_from'])}")
     if description["left_out"]:

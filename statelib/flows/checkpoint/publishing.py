@@ -117,6 +117,7 @@ def _manifest(
         drained=plan.drains,
         keys=merge_key_counts(whole, (r.keys for r in reports)),
         side_data=tuple(part for r in reports for part in r.side_data),
+        seed=plan.seed,
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from statelib.backends.side_data import StoredSideData
 from statelib.definition.pipeline import Pipeline
@@ -52,6 +52,8 @@ class SnapshotPlan:
     """The side data that each subtask restores."""
     versions: tuple[TableVersion, ...] = ()
     """The versions of tables up to which this attempt applies their commits."""
+    seed: str = ""
+    """Where the state comes from, if it is neither that of a base nor of events."""
 
     @property
     def drains(self) -> bool:
@@ -72,8 +74,17 @@ class SnapshotPlan:
         return StorageReference(self.record.directory)
 
 
-def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId) -> SnapshotPlan | None:
+def plan_snapshot(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    checkpoint_id: CheckpointId,
+    *,
+    seed: str = "",
+    source: Checkpoint | None = None,
+) -> SnapshotPlan | None:
     """Return the plan of a new attempt at a pending checkpoint; None if an earlier attempt has published its metadata.
+    ``seed``: where the state of a checkpoint without a base comes from. ``source``: the snapshot that it is restored
+    from, if it is one; none of its files are shared.
 
     Raises ConflictError (``not-pending``) if the checkpoint was aborted meanwhile.
     """
@@ -90,6 +101,14 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
         )
     attempt = new_attempt()
     record = catalog.record_attempt(name, checkpoint_id, attempt, pipeline.checkpoint.timeout_s * 1000)
+    return replace(_plan(deployment, pipeline, record, attempt, source), seed=seed)
+
+
+def _plan(
+    deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, attempt: AttemptId, source: Checkpoint | None
+) -> SnapshotPlan:
+    """Return the plan of an attempt that was recorded."""
+    catalog, name = deployment.catalog(), record.pipeline
     base_record = catalog.get(name, record.base) if record.base is not None else None
     base = None
     if base_record is not None:
@@ -97,7 +116,7 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
         _log_changes(pipeline, base)
     position = base.position() if base else None
     counted = None if record.base is None else catalog.gate.key_counts(name, record.base, pipeline.max_parallelism)
-    layout = lay_out(base, record.parallelism, pipeline, counted=counted)
+    layout = lay_out(base or source, record.parallelism, pipeline, counted=counted)
     pipeline_directory = f"{deployment.root_uri().rstrip('/')}/{name}"
     return SnapshotPlan(
         record=record,

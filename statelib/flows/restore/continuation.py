@@ -143,6 +143,14 @@ def continued_head(deployment: Deployment, pipeline: Pipeline, head: PipelineHea
     return continuation(pipeline, opened).check()
 
 
+def as_own(pipeline: Pipeline, source: Checkpoint) -> Checkpoint:
+    """Return the snapshot with the keyed state of its selected operator under the operator id of the pipeline."""
+    operator = source.keyed_operator()
+    own = replace(operator, operator_id=own_operator_id(pipeline), uid=own_uid(pipeline))
+    operators = tuple(own if o is operator else o for o in source.operators)
+    return replace(source, selected=own.operator_id, metadata=replace(source.metadata, operators=operators))
+
+
 def own_operator_id(pipeline: Pipeline) -> bytes:
     """Return the operator id under which the pipeline's state is written: ``uid_hash`` if it is set, else the hash of
     its uid."""

@@ -6,13 +6,11 @@ is deleted. With a copy, the fork has its own files and does not depend on its s
 the rows are written. After a crash, a pending checkpoint is left, as after any begin.
 """
 
-from dataclasses import replace
-
 from statelib.catalog.catalog import Catalog
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
-from statelib.flows.restore.continuation import own_operator_id, own_uid
+from statelib.flows.restore.continuation import as_own
 from statelib.flows.restore.holding import HOLD_MS
 from statelib.flows.restore.layout import lay_out
 from statelib.flows.restore.quarantine import check_not_quarantined
@@ -98,7 +96,7 @@ def _check(
             f"{source_name} is {source.state}: only a COMPLETED checkpoint can be forked", kind="not-completed"
         )
     opened = deployment.open(source)
-    opened = _as_own(pipeline, opened)
+    opened = as_own(pipeline, opened)
     check_state(pipeline, opened)
     lay_out(opened, pipeline.parallelism, pipeline)
     if not copy:
@@ -107,14 +105,6 @@ def _check(
     if position is None or position.interval is None:
         raise InvalidRequestError(f"{source_name} contains no interval yet", kind="nothing-to-fork")
     return position.interval, opened
-
-
-def _as_own(pipeline: Pipeline, source: Checkpoint) -> Checkpoint:
-    """Return the source with its state under the operator id of the fork."""
-    operator = source.keyed_operator()
-    own = replace(operator, operator_id=own_operator_id(pipeline), uid=own_uid(pipeline))
-    operators = tuple(own if o is operator else o for o in source.operators)
-    return replace(source, metadata=replace(source.metadata, operators=operators))
 
 
 def _check_files(deployment: Deployment, source: Checkpoint) -> None:

@@ -254,4 +254,5 @@ MANIFEST = Record(
     JsonField("drained", BOOLEAN, missing=False),
     JsonField("keys", optional(TEXT), missing=None, get=_keys_text),
     JsonField("side_data", listed(SIDE_DATA), missing=(), sparse=True),
+    JsonField("seed", TEXT, missing="", sparse=True),
 )

@@ -33,9 +33,9 @@ def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``bad-expression``."""
     source = part.source
     if source.where or source.delete_when or source.changes or any(column.expr for column in source.columns.values()):
-        _check_strict(spark, pipeline, part)
+        check_strict(spark, pipeline, part.field)
     if part.where is not None:
-        frame = _checked(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
+        frame = checked_expression(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
     if source.changes is not None:
         frame = _changed_rows(pipeline, part, source.changes, frame)
     actual = _own_columns(part, frame)
@@ -55,14 +55,14 @@ def _changed_rows(pipeline: Pipeline, part: SourcePart, changes: ChangeLogColumn
     field = f"{part.field}.changes"
     if changes.before is None:
         expression = change_of_rows(changes)
-        _checked(pipeline, field, changes.op, frame, expression)
+        checked_expression(pipeline, field, changes.op, frame, expression)
         return frame.selectExpr("*", expression)
     for name, text in (("op", changes.op), ("before", changes.before), ("after", changes.after or "")):
-        _checked(pipeline, f"{field}.{name}", text, frame, f"({text})")
-    frame = _checked(pipeline, field, changes.op, frame, complete_envelopes(changes, frame), filters=True)
+        checked_expression(pipeline, f"{field}.{name}", text, frame, f"({text})")
+    frame = checked_expression(pipeline, field, changes.op, frame, complete_envelopes(changes, frame), filters=True)
     others = [f"`{name}`" for name in frame.columns if name != ROW]
     images = images_of_envelopes(changes, frame)
-    _checked(pipeline, field, f"{changes.before}, {changes.after}", frame, images)
+    checked_expression(pipeline, field, f"{changes.before}, {changes.after}", frame, images)
     return frame.selectExpr(*others, images)
 
 
@@ -99,7 +99,7 @@ def _columns(
             expressions.append(_plain_column(pipeline, part, name, actual[name], wanted))
         else:
             expression = f"CAST(({column.expr}) AS {wanted}) AS `{name}`"
-            _checked(pipeline, f"{part.field}.columns.{name}", column.expr, frame, expression)
+            checked_expression(pipeline, f"{part.field}.columns.{name}", column.expr, frame, expression)
             expressions.append(expression)
     if pipeline.has_changes:
         expressions.append(_change(pipeline, part, frame))
@@ -114,7 +114,7 @@ def _change(pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> str:
     if condition is None:
         return f"CAST({APPLIED} AS {CHANGE_TYPE}) AS `{CHANGE}`"
     expression = f"CAST(IF(({condition}), {DELETED}, {APPLIED}) AS {CHANGE_TYPE}) AS `{CHANGE}`"
-    _checked(pipeline, f"{part.field}.delete_when", condition, frame, expression)
+    checked_expression(pipeline, f"{part.field}.delete_when", condition, frame, expression)
     return expression
 
 
@@ -136,10 +136,11 @@ def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, own: tuple[st
     )
 
 
-def _checked(
+def checked_expression(
     pipeline: Pipeline, field: str, written: str, frame: DataFrame, sql: str, *, filters: bool = False
 ) -> DataFrame:
-    """Return ``frame`` with a condition, or with one column, of the pipeline file. ``written``: the user's text.
+    """Return ``frame`` with a condition, or with one column, of the pipeline file. ``field``: where the user wrote it;
+    ``written``: the user's text.
 
     Raises InvalidRequestError (``bad-expression``) if Spark does not understand it, if it would make one row of several
     rows, or if its value can differ from try to try."""
@@ -156,12 +157,13 @@ def _checked(
     return result
 
 
-def _check_strict(spark: SparkSession, pipeline: Pipeline, part: SourcePart) -> None:
-    """Raise InvalidRequestError (``bad-expression``) if Spark would turn a value that does not fit into a null."""
+def check_strict(spark: SparkSession, pipeline: Pipeline, field: str) -> None:
+    """Raise InvalidRequestError (``bad-expression``) if Spark would turn a value that does not fit into a null.
+    ``field``: where expressions are written."""
     setting = spark.conf.get(_ANSI)
     if setting != "true":
         raise InvalidRequestError(
-            f"pipeline {pipeline.name}: {part.field}: where and expressions need {_ANSI}: true, found {setting}: a "
+            f"pipeline {pipeline.name}: {field}: expressions need {_ANSI}: true, found {setting}: a "
             "value that does not fit its type would become null without an error",
             kind="bad-expression",
             hint=f"leave {_ANSI} at its default in Spark's configuration",

@@ -3,13 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.definition.columns import event_schema, key_array
@@ -27,15 +23,13 @@ from statelib.model.checkpoint import SubtaskReport
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import StateDescriptor
-from statelib.serializers.entries.keys import encode_keys, key_groups
-from statelib.serializers.entries.rows import StateRows
-from statelib.serializers.entries.values import encode_values, value_arrow_type
+from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
+from statelib.spark.imports.loaded_rows import load_rows
 from statelib.spark.imports.statestore import USER_KEY, VALUE, StateStoreMapping, entries_of, read_statestore
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.snapshot.driver import run_subtasks
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
-from statelib.wire.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -117,28 +111,15 @@ class PutEntries:
     ) -> IntervalResult:
         if not len(entries):
             return IntervalResult()
-        schema, descriptor = backend.schema, backend.schema.state(self.state)
-        keys = key_array(pipeline, entries)
-        user_keys = entries[USER_KEY].combine_chunks() if descriptor.user_key_type is not None else None
-        encoded = encode_keys(schema, descriptor, keys, key_groups(schema, keys), user_keys)
-        order = byte_order(encoded)
-        ordered = encoded.take(order)
-        _check_distinct(pipeline, self.state, keys, order, ordered)
-        values = entries[VALUE].combine_chunks().take(pa.array(order))
-        backend.load(self.state, StateRows(ordered, encode_values(descriptor, values)))
-        return IntervalResult()
-
-
-def _check_distinct(
-    pipeline: Pipeline, state: str, keys: pa.Array, order: npt.NDArray[np.int64], ordered: Ragged
-) -> None:
-    """Raise InvalidRequestError (``duplicate-key``) if two of the ``ordered`` keys, which are sorted, are equal."""
-    buffers = [None, pa.py_buffer(ordered.offsets), pa.py_buffer(ordered.data)]
-    column = pa.Array.from_buffers(pa.large_binary(), len(ordered), buffers)
-    repeats = np.flatnonzero(pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False))
-    if len(repeats):
-        raise InvalidRequestError(
-            f"{pipeline.name}: state {state!r}: two entries of the store have the key {keys[int(order[repeats[0]])]}",
-            kind="duplicate-key",
-            hint="map what tells them apart, a window for instance, to a key column or to the user key",
+        mapped = backend.schema.state(self.state).user_key_type is not None
+        user_keys = entries[USER_KEY].combine_chunks() if mapped else None
+        repeated = load_rows(
+            backend, self.state, key_array(pipeline, entries), entries[VALUE].combine_chunks(), user_keys
         )
+        if len(repeated):
+            raise InvalidRequestError(
+                f"{pipeline.name}: state {self.state!r}: two entries of the store have the key {repeated[0]}",
+                kind="duplicate-key",
+                hint="map what tells them apart, a window for instance, to a key column or to the user key",
+            )
+        return IntervalResult()

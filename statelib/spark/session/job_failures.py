@@ -100,10 +100,10 @@ def _unknown_format(match: re.Match[str], _text: str) -> StatelibError:
 
 def _bad_value(match: re.Match[str], _text: str) -> StatelibError:
     return InvalidRequestError(
-        f"an event has a value that source.where or an expression of source.columns cannot take: {match[1]}: "
+        f"a row of the source has a value that a condition or an expression cannot take: {match[1]}: "
         f"{match[2][:_MOST]}",
         kind="bad-source-value",
-        hint="correct the event, or write an expression that takes such values, for example with try_cast or CASE",
+        hint="correct the row, or write an expression that takes such values, for example with try_cast or CASE",
     )
 
 

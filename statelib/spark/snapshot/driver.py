@@ -30,13 +30,16 @@ from statelib.spark.events.source_files import SourceFiles, own_events
 from statelib.spark.events.tables.incremental import TableReads, table_reads
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.deadline import until
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.seed import Seed
+from statelib.spark.snapshot.worker import Change, Work, snapshot_subtask
 from statelib.storage.registry import new_attempt
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
 Batches = Iterable[pa.RecordBatch]
 Clock = Callable[[], int]
 Worker = Callable[[Batches], Batches]
+Task = Callable[[int, int, pa.Table], SubtaskReport]
+"""A function of (subtask, id of the Spark task, events of the subtask)."""
 _REPORT = "report binary"
 _READ = "events read"
 log = logging.getLogger(__name__)
@@ -48,27 +51,36 @@ def run_snapshot(
     pipeline: Pipeline,
     checkpoint_id: CheckpointId,
     clock: Clock = now_ms,
+    *,
+    seed: Seed | None = None,
 ) -> SnapshotPlan | None:
     """Take the snapshot that ``begin`` allocated and publish its metadata.
 
     Return its plan; None if an earlier attempt has published the metadata already. ``clock``: returns the present time
-    in milliseconds since the epoch. Raises ConflictError (``checkpoint-expired``) if the deadline passes; the
-    checkpoint is then aborted."""
+    in milliseconds since the epoch. ``seed``: where the state comes from, in place of events. Raises ConflictError
+    (``checkpoint-expired``) if the deadline passes; the checkpoint is then aborted."""
     with bound(pipeline=pipeline.name, checkpoint_id=checkpoint_id):
-        return _snapshot(spark, deployment, pipeline, checkpoint_id, clock)
+        return _snapshot(spark, deployment, pipeline, checkpoint_id, clock=clock, seed=seed)
 
 
 def _snapshot(
-    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId, clock: Clock
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    checkpoint_id: CheckpointId,
+    *,
+    clock: Clock,
+    seed: Seed | None,
 ) -> SnapshotPlan | None:
-    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
+    text, source = (seed.text, seed.snapshot) if seed else ("", None)
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id, seed=text, source=source)
     if plan is None:
         return None
     with bound(attempt=plan.attempt), declining(deployment, plan):
         log.info("begun in %s", plan.record.directory)
         with until(spark, f"{pipeline.name} {plan.attempt}", plan.record.deadline_ms, clock), naming_what_failed():
             plan, reads = _with_versions(deployment, pipeline, plan)
-            read, reports = _run(spark, deployment, pipeline, plan, reads)
+            read, reports = _run(spark, deployment, pipeline, plan, reads=reads, seed=seed)
         publish(deployment, pipeline, plan, read, reports)
         log.info("published: %d events, %d subtasks", read, len(reports))
     return plan
@@ -76,18 +88,27 @@ def _snapshot(
 
 def _with_versions(deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan) -> tuple[SnapshotPlan, TableReads]:
     """Return the plan with the versions that it applies of incremental sources, and what is read of them."""
-    if plan.record.interval is None:
+    if plan.record.interval is None or plan.seed:
         return plan, TableReads({}, plan.attempt)
     reads = table_reads(pipeline, deployment.data, plan.record.interval, plan.base_position, plan.attempt)
     return replace(plan, versions=reads.versions(plan.base_position)), reads
 
 
 def _run(
-    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, reads: TableReads
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    plan: SnapshotPlan,
+    *,
+    reads: TableReads,
+    seed: Seed | None,
 ) -> tuple[int, list[SubtaskReport]]:
     """Run the subtasks; return (number of events in the source, reports of the subtasks)."""
     work, record = Work(deployment.for_workers(), pipeline, plan), plan.record
-    if record.interval is None:
+    if seed is not None and seed.rows is not None:
+        task = _snapshot_task(work, change=seed.rows.change)
+        return _moved(spark, work, seed.rows.frame, task, columns=seed.rows.columns)
+    if record.interval is None or seed is not None:
         task = _snapshot_task(work)
         return 0, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     files = files_of_interval(spark, pipeline, deployment.data, record.interval, record.parallelism)
@@ -96,12 +117,22 @@ def _run(
         return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     direct = files or SourceFiles((), ())
     events = read_interval(spark, pipeline, deployment.data, record.interval, reads=reads, without=direct.sources)
-    counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
-    worker = _worker(event_schema(pipeline), task, plan.attempt, configured())
+    moved, reports = _moved(spark, work, events, task, columns=event_schema(pipeline), direct=direct.rows)
+    return direct.rows + moved, reports
+
+
+def _moved(
+    spark: SparkSession, work: Work, rows: DataFrame, task: Task, *, columns: pa.Schema, direct: int = 0
+) -> tuple[int, list[SubtaskReport]]:
+    """Run the subtasks on rows that Spark moves to their owners; return (number of these rows, reports). ``direct``:
+    the number of events that the subtasks read themselves beside them."""
+    plan = work.plan
+    counted = rows.observe(_READ, f.count(f.lit(1)).alias(_READ))
+    worker = _worker(columns, task, plan.attempt, configured())
     with raising_task_errors(plan.attempt):
-        reports, run = _subtasks(spark, pipeline, record.parallelism, counted, worker)
-    moved = sum(report.events.read for report in reports) - direct.rows
-    return direct.rows + (moved if _observed(run) == moved else events.count()), reports
+        reports, run = _subtasks(spark, work.pipeline, plan.record.parallelism, counted, worker)
+    moved = sum(report.events.read for report in reports) - direct
+    return (moved if _observed(run) == moved else rows.count()), reports
 
 
 def _observed(run: DataFrame) -> int | None:
@@ -116,7 +147,7 @@ def run_subtasks(
     pipeline: Pipeline,
     parallelism: int,
     events: DataFrame | None,
-    task: Callable[[int, int, pa.Table], SubtaskReport],
+    task: Task,
     *,
     columns: pa.Schema | None = None,
     attempt: AttemptId | None = None,
@@ -154,9 +185,7 @@ def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
     return spark.range(0, parallelism, 1, parallelism).filter("id < 0")
 
 
-def _worker(
-    wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskReport], token: str, logs: LogSettings | None
-) -> Worker:
+def _worker(wanted: pa.Schema, task: Task, token: str, logs: LogSettings | None) -> Worker:
     def run(batches: Batches) -> Batches:
         if logs is not None:
             configure(replace(logs, secrets=log_settings().secrets))
@@ -178,14 +207,14 @@ def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches).combine_chunks().cast(wanted)
 
 
-def _snapshot_task(work: Work, files: SourceFiles | None = None) -> Callable[[int, int, pa.Table], SubtaskReport]:
+def _snapshot_task(work: Work, files: SourceFiles | None = None, change: Change | None = None) -> Task:
     """Return the function that a task runs. ``files``: the files that each subtask reads itself, beside the events that
-    Spark moves to it; None if Spark moves all events."""
+    Spark moves to it; None if Spark moves all events. ``change``: as in :func:`snapshot_subtask`."""
 
     def task(subtask: int, attempt: int, events: pa.Table) -> SubtaskReport:
         if files is not None:
             own = own_events(work.pipeline, files, subtask, work.plan.record.parallelism)
             events = pa.concat_tables([own, events]).combine_chunks() if len(events) else own
-        return snapshot_subtask(work, subtask, attempt, events)
+        return snapshot_subtask(work, subtask, attempt, events, change=change)
 
     return task

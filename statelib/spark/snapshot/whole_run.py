@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.steps import Begun, abort, begin, check, register
 from statelib.flows.publication.steps import publish_tables
+from statelib.flows.savepoint.seeds import begin_seed
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
@@ -16,6 +17,7 @@ from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.snapshot.driver import run_snapshot
+from statelib.spark.snapshot.seed import Seed
 from statelib.storage.registry import new_attempt
 
 Step = Callable[[str], None]
@@ -69,8 +71,37 @@ def take_savepoint(
     return _finished(spark, deployment, pipeline, begun, step)
 
 
+def seed_pipeline(
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    seed: Seed,
+    until_ms: int,
+    *,
+    owner: str,
+    step: Step,
+) -> tuple[CheckpointRecord, bool]:
+    """Make the state of ``seed`` the first checkpoint of a pipeline, which has all events before ``until_ms``. Return
+    (completed checkpoint, whether it was completed before this call).
+
+    Raises as :func:`~statelib.flows.savepoint.seeds.begin_seed` and :func:`run_interval`."""
+    step("begin")
+    begun = begin_seed(deployment, pipeline, until_ms, seed.text, owner)
+    record = _finished(spark, deployment, pipeline, begun, step, seed=seed)
+    if pipeline.publish:
+        step("publish")
+        publish_tables(deployment, pipeline)
+    return record, begun.already_completed
+
+
 def _finished(
-    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, begun: Begun, step: Step
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    begun: Begun,
+    step: Step,
+    *,
+    seed: Seed | None = None,
 ) -> CheckpointRecord:
     number = begun.checkpoint_id
     if begun.already_completed:
@@ -78,7 +109,7 @@ def _finished(
     reason = CheckpointFailureReason.TASK_FAILURE
     try:
         step("snapshot")
-        run_snapshot(spark, deployment, pipeline, number)
+        run_snapshot(spark, deployment, pipeline, number, seed=seed)
         reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
         step("check_completeness")
         report = check(deployment, pipeline, number)

@@ -1,0 +1,78 @@
+"""Begin a seed: the first checkpoint of a pipeline, with state that was computed elsewhere from all earlier events."""
+
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.intervals import intervals
+from statelib.errors import ConflictError, InvalidRequestError
+from statelib.flows.checkpoint.steps import Begun
+from statelib.flows.lifecycle.renaming import head_after_renaming
+from statelib.flows.recovery.catalog_behind import check_catalog_complete
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval, SnapshotKind
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import BeginRequest, interval_key
+
+
+def seed_interval(pipeline: Pipeline, until_ms: int) -> DataInterval:
+    """Return the data interval of a seed that has all events before ``until_ms``: it begins in 1970.
+
+    Raises InvalidRequestError (``bad-interval``, ``bad-cron``) if no interval of the schedule begins at
+    ``until_ms``."""
+    if until_ms <= 0:
+        raise InvalidRequestError("the time until which the state has events: expected after 1970", kind="bad-interval")
+    if pipeline.schedule is not None:
+        next(iter(intervals(pipeline.schedule, until_ms)))
+    return DataInterval(0, until_ms)
+
+
+def completed_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, source: str) -> CheckpointId | None:
+    """Return the seed of the pipeline if it has the same ``source`` and end; None if the pipeline has no state yet.
+
+    Raises ConflictError (``has-state``) if the pipeline has other state: a seed is neither merged into it nor put in
+    its place."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    head = catalog.head(name).head
+    if head is None:
+        return None
+    first = catalog.lineage(name, head)[-1]
+    if first.note == _note(source) and first.interval is not None and first.interval.end_ms == until_ms:
+        return first.checkpoint_id
+    raise ConflictError(
+        f"pipeline {name} has state already, its newest checkpoint is {name}/{head}: expected a pipeline without state",
+        kind="has-state",
+        hint="seed a pipeline with a name of its own",
+    )
+
+
+def begin_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, source: str, owner: str) -> Begun:
+    """Allocate the checkpoint of a seed, or return the completed one of the same seed. ``source``: text that says where
+    the state comes from, with all that decides what it is.
+
+    Raises as :func:`seed_interval` and :func:`completed_seed`, ConflictError (``catalog-behind-storage``), and as
+    :func:`statelib.catalog.commit.admission.admit`."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    check_catalog_complete(deployment, name)
+    head = head_after_renaming(deployment, pipeline, owner)
+    interval = seed_interval(pipeline, until_ms)
+    done = completed_seed(deployment, pipeline, until_ms, source)
+    if done is not None:
+        return Begun(done, already_completed=True)
+    request = BeginRequest(
+        pipeline=name,
+        kind=SnapshotKind.CHECKPOINT,
+        interval=interval,
+        strategy=pipeline.checkpoint.strategy,
+        parallelism=pipeline.parallelism,
+        owner=owner,
+        key=interval_key(interval, head.generation),
+        note=_note(source),
+        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
+        tolerable_failures=pipeline.checkpoint.tolerable_failures,
+        decided_at=head,
+    )
+    storage = deployment.storage(pipeline)
+    record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
+    return Begun(record.checkpoint_id, already_completed=False)
+
+
+def _note(source: str) -> str:
+    return f"seed from {source}"

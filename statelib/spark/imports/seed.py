@@ -1,0 +1,105 @@
+"""The seed of a pipeline from a table that exists: any table, view or directory that Spark can read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.wiring import Deployment
+from statelib.model.record import CheckpointRecord
+from statelib.spark.events.source_columns import check_strict, checked_expression
+from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
+from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
+from statelib.spark.session.job_failures import naming_what_failed
+from statelib.spark.snapshot.seed import Seed, SeedRows
+from statelib.spark.snapshot.whole_run import Step, seed_pipeline
+
+
+@dataclass(frozen=True)
+class SeedTable:
+    """A table from which a pipeline begins. ``place``: the name of a table of Spark's catalog or, with a ``format``, a
+    path. ``options``: options of Spark's reader. ``where``: a condition in SQL on its rows. ``mapping``: an SQL
+    expression per column of the key, field of a state, or part of a field. ``without``: the states that begin
+    empty."""
+
+    place: str
+    format: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{name}={text}" for name, text in sorted({**self.options, **self.mapping}.items())]
+        parts += [f"where {self.where}"] if self.where else []
+        parts += [f"without {name}" for name in sorted(self.without)]
+        return " ".join([self.place, *([self.format] if self.format else []), *parts])
+
+
+def mapped_table(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> MappedTable:
+    """Return the rows of a table with the columns of the pipeline's key and states.
+
+    Raises NotFoundError (``no-source``), RetryableError (``source-unreadable``), InvalidRequestError
+    (``bad-expression``), and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
+    check_strict(spark, pipeline, "--map")
+    frame = _opened(spark, table)
+    if table.where:
+        frame = checked_expression(pipeline, "--where", table.where, frame, table.where, filters=True)
+    return map_table(frame, pipeline, table.mapping, table.without)
+
+
+def seed_from_table(
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    table: SeedTable,
+    until_ms: int,
+    *,
+    owner: str,
+    step: Step = lambda _name: None,
+    mapped: MappedTable | None = None,
+) -> tuple[CheckpointRecord, bool]:
+    """Make a table with the events before ``until_ms`` the first checkpoint of a pipeline. Return its record and
+    whether it was completed before this call. ``mapped``: the result of :func:`mapped_table`, if it is known.
+
+    Raises as :func:`mapped_table` and :func:`~statelib.spark.snapshot.whole_run.seed_pipeline`; InvalidRequestError
+    (``duplicate-key``, ``null-key``, ``bad-accumulator``, ``bad-source-value``)."""
+    rows = mapped or mapped_table(spark, pipeline, table)
+    seed = Seed(str(table), SeedRows(rows.frame, rows.columns, PutRows(rows.states)))
+    try:
+        return seed_pipeline(spark, deployment, pipeline, seed, until_ms, owner=owner, step=step)
+    except InvalidRequestError as error:
+        if error.kind != DUPLICATE_KEY:
+            raise
+        raise _all_duplicates(pipeline, rows) or error from error
+
+
+def _all_duplicates(pipeline: Pipeline, rows: MappedTable) -> InvalidRequestError | None:
+    """Return the error that counts the repeated keys of the whole table, and not only those of one subtask."""
+    for state in rows.states:
+        filled = rows.frame.where(f.col(f"`{STATE}{state}`").isNotNull())
+        repeated = filled.groupBy(*(f"`{name}`" for name in pipeline.key)).count().where("count > 1")
+        total = repeated.agg(f.sum(f.col("count") - 1)).first()
+        if total is not None and total[0]:
+            examples = repeated.orderBy(f.desc("count")).drop("count").take(EXAMPLES)
+            texts = [tuple(row) if len(row) > 1 else row[0] for row in examples]
+            return duplicates(pipeline, state, int(total[0]), texts)
+    return None
+
+
+def _opened(spark: SparkSession, table: SeedTable) -> DataFrame:
+    reader = spark.read.options(**table.options)
+    try:
+        with naming_what_failed():
+            return reader.format(table.format).load(table.place) if table.format else reader.table(table.place)
+    except (AnalysisException, PySparkException) as error:
+        what = "path" if table.format else "table"
+        raise NotFoundError(
+            f"{what} {table.place} cannot be read: {error.getCondition() or error}",
+            kind="no-source",
+            hint="a name without / is a table of Spark's catalog; a path of another format needs --format",
+        ) from error
