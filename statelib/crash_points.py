@@ -71,6 +71,9 @@ POINTS: Mapping[str, str] = {
     "publication: committed": "a commit is durable",
     "publication: before delta commit": "the rows of a commit are in the scratch directory",
     "publication: delta committed": "a commit of a Delta table is visible",
+    "publication: iceberg file stored": "a file of a commit is stored, and no Iceberg table names it",
+    "publication: before iceberg commit": "all files of a commit are stored, and no Iceberg table names them",
+    "publication: iceberg committed": "a commit of an Iceberg table is visible",
     "publication: before removal": "what no commit of a published table needs is about to be removed",
     "publication: removed": "what no commit of a published table needs is removed",
     # On a file system.

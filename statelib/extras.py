@@ -13,6 +13,7 @@ EXTRAS = {
     "objects": ("obstore",),
     "postgres": ("psycopg",),
     "delta": ("deltalake",),
+    "iceberg": ("pyiceberg",),
     "otel": ("opentelemetry",),
     "query": ("duckdb",),
     "airflow": ("airflow", "fastapi", "anyio", "starlette"),

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from statelib.errors import StatelibError
+from statelib.model.key_groups import KeyGroupRange
 from statelib.publication.parquet_manifest import MANIFEST_NAME
-from statelib.publication.parquet_place import FilesOf, Listing, commit_name
+from statelib.publication.parquet_place import FilesOf, Listing, commit_name, range_prefix
 from statelib.publication.target import PublishedTable, foreign, taken
 from statelib.storage.filesystem.descriptors import write_all
 from statelib.storage.filesystem.failures import storage_errors
@@ -109,7 +110,7 @@ class BucketPlace:
 
 @dataclass
 class _PreparedObjects:
-    """A :class:`~statelib.publication.parquet_place.Prepared` commit whose files are objects below ``files``.
+    """A :class:`~statelib.publication.parquet_place.PreparedCommit` whose files are objects below ``files``.
     ``_stored``: the keys of the objects to remove if the commit is not published."""
 
     directory: str
@@ -119,6 +120,9 @@ class _PreparedObjects:
     _manifest: ObjectLocation
     _files: ObjectLocation
     _stored: list[str] = field(default_factory=list)
+
+    def prefix(self, key_groups: KeyGroupRange, _fingerprint: str) -> str:
+        return range_prefix(key_groups)
 
     def complete(self, name: str) -> None:
         """Store a file, and remove the local one."""

@@ -14,8 +14,9 @@ from typing import BinaryIO
 
 from statelib.crash_points import crash_point
 from statelib.errors import StatelibError
+from statelib.model.key_groups import KeyGroupRange
 from statelib.publication.parquet_manifest import MANIFEST_NAME
-from statelib.publication.parquet_place import FilesOf, Listing, commit_name
+from statelib.publication.parquet_place import FilesOf, Listing, commit_name, range_prefix
 from statelib.publication.target import PublishedTable, foreign, taken
 from statelib.storage.filesystem.descriptors import opened_directory
 from statelib.storage.filesystem.failures import storage_errors
@@ -117,13 +118,16 @@ class DirectoryPlace:
 
 
 class _StagedDirectory:
-    """A :class:`~statelib.publication.parquet_place.Prepared` commit in a directory that is renamed."""
+    """A :class:`~statelib.publication.parquet_place.PreparedCommit` in a directory that is renamed."""
 
     def __init__(self, table: PublishedTable, number: int, root: str, directory: str) -> None:
         self.directory = directory
         self._table = table
         self._number = number
         self._root = root
+
+    def prefix(self, key_groups: KeyGroupRange, _fingerprint: str) -> str:
+        return range_prefix(key_groups)
 
     def complete(self, name: str) -> None:
         """Do nothing: the file is where it belongs."""

@@ -68,7 +68,7 @@ class PartWriter:
     def _opened(self) -> pq.ParquetWriter:
         if self._writer is None:
             self._file = open(self._path(), "xb")  # noqa: SIM115 - closed with the part
-            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
+            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd", store_decimal_as_integer=True)
             self._rows = 0
         return self._writer
 

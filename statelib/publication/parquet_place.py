@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from statelib.model.key_groups import KeyGroupRange
+
 FilesOf = Callable[[int], Collection[str]]
 """A function that returns the paths that the manifest of a commit names."""
 
@@ -23,11 +25,15 @@ class Listing:
 
 
 class Prepared(Protocol):
-    """A commit that readers do not see yet."""
+    """The files of a commit that readers do not see yet."""
 
     @property
     def directory(self) -> str:
         """The local directory in which the caller makes the files."""
+        ...
+
+    def prefix(self, key_groups: KeyGroupRange, fingerprint: str) -> str:
+        """Return the beginning of the names of the files with the rows of a range of key groups."""
         ...
 
     def complete(self, name: str) -> None:
@@ -37,6 +43,10 @@ class Prepared(Protocol):
     def path(self, name: str) -> str:
         """Return the path, relative to the table, of a file of the directory in the commit."""
         ...
+
+
+class PreparedCommit(Prepared, Protocol):
+    """A prepared commit that a manifest makes visible."""
 
     def publish(self, manifest: bytes) -> None:
         """Make the commit visible, durably. Raises ConflictError (``commit-taken``)."""
@@ -61,7 +71,7 @@ class ParquetPlace(Protocol):
         """Return a context manager of a file that is open for reading. ``path``: relative to the table."""
         ...
 
-    def preparing(self, number: int) -> AbstractContextManager[Prepared]:
+    def preparing(self, number: int) -> AbstractContextManager[PreparedCommit]:
         """Return a context manager of a commit that is being prepared. After the block nothing of it is left, unless it
         was published.
 
@@ -73,6 +83,11 @@ class ParquetPlace(Protocol):
         """Remove what publishers that were killed or overtaken prepared for commits that exist by now, and what only
         commits before the last ``retain`` ones need; None: all commits are needed."""
         ...
+
+
+def range_prefix(key_groups: KeyGroupRange) -> str:
+    """Return the beginning of the names of Parquet files with the rows of a range of key groups."""
+    return f"{key_groups.start:05}-"
 
 
 def commit_name(number: int) -> str:

@@ -5,17 +5,15 @@ In a table, the manifest of the newest commit names the files of the state; file
 nothing in them has changed.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelib.errors import StatelibError
-from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.publication.feed import FEED_COLUMNS
-from statelib.publication.parquet_files import PartWriter, part_writer
+from statelib.publication.parquet_files import part_writer
 from statelib.publication.parquet_manifest import (
     MANIFEST_NAME,
     TableFile,
@@ -25,10 +23,8 @@ from statelib.publication.parquet_manifest import (
     mode_of,
 )
 from statelib.publication.parquet_place import Listing, ParquetPlace, Prepared, commit_name
-from statelib.publication.target import Commit, Content, PublishedTable, Write, check_columns, foreign, taken
-
-FILE_BYTES = 64 << 20
-"""The stored bytes of state for which a table has one file."""
+from statelib.publication.range_files import files_of, write_changed_files
+from statelib.publication.target import Commit, Content, PublishedTable, check_columns, foreign, taken
 
 
 class ParquetTable:
@@ -50,13 +46,13 @@ class ParquetTable:
         columns = {field.name: str(field.type) for field in schema}
         if previous is not None:
             check_columns(self._table, _described(columns), _described(previous.columns))
+        before = previous.files if previous else ()
         with self._place.preparing(commit.number) as prepared:
             if self._table.changes:
                 files = _write_feed(prepared, commit, content, schema)
             else:
-                files = _write_table(prepared, content, previous)
-            before = {file.path for file in previous.files} if previous else set()
-            done = replace(commit, rows=sum(file.rows for file in files if file.path not in before))
+                files = write_changed_files(prepared, content, schema, before)
+            done = replace(commit, rows=sum(file.rows for file in files if file not in before))
             table = self._table
             manifest = TableManifest(
                 table.pipeline, table.name, mode_of(table), done, columns, tuple(content.identity), tuple(files)
@@ -113,59 +109,8 @@ class ParquetTable:
 def _write_feed(prepared: Prepared, commit: Commit, content: Content, schema: pa.Schema) -> list[TableFile]:
     with part_writer(prepared.directory, "", schema, prepared.complete) as writer:
         content.write_changes(commit, writer.write)
-        return _files(prepared, writer)
-
-
-def _write_table(prepared: Prepared, content: Content, previous: TableManifest | None) -> list[TableFile]:
-    """Write the rows of the key groups that have changed, and return all files of the table."""
-    unchanged = {
-        key_groups: _unchanged(previous, key_groups, content.fingerprint(key_groups))
-        for key_groups in _ranges(content, previous)
-    }
-    changed = [key_groups for key_groups, files in unchanged.items() if not files]
-    files = [file for unchanged_files in unchanged.values() for file in unchanged_files]
-    with ExitStack() as resources:
-        writers: list[PartWriter] = []
-
-        def writer_of(index: int) -> Write:
-            if index == len(writers):
-                if writers:
-                    writers[-1].finish()
-                prefix = f"{changed[index].start:05}-"
-                writer = part_writer(prepared.directory, prefix, content.schema, prepared.complete)
-                writers.append(resources.enter_context(writer))
-            return writers[index].write
-
-        content.write_rows(changed, writer_of)
-        for key_groups, writer in zip(changed, writers, strict=True):
-            bounds, fingerprint = (key_groups.start, key_groups.end), content.fingerprint(key_groups)
-            parts = _files(prepared, writer)
-            files += [replace(file, key_groups=bounds, fingerprint=fingerprint) for file in parts]
-    return sorted(files, key=lambda file: (file.key_groups or (0, 0), file.path))
-
-
-def _files(prepared: Prepared, writer: PartWriter) -> list[TableFile]:
-    """Complete the files of a writer, and return them."""
-    return [TableFile(prepared.path(part.name), part.rows, part.size_bytes) for part in writer.finish()]
+        return files_of(prepared, writer)
 
 
 def _described(columns: dict[str, str]) -> list[str]:
     return [f"{name}: {type_}" for name, type_ in columns.items()]
-
-
-def _ranges(content: Content, previous: TableManifest | None) -> Sequence[KeyGroupRange]:
-    """Return the ranges of key groups that have files of their own: those of the previous commit, unless the state has
-    outgrown them."""
-    whole = content.key_groups
-    wanted = min(max(-(-content.size_bytes // FILE_BYTES), 1), len(whole))
-    before = sorted({file.key_groups for file in previous.files if file.key_groups}) if previous else []
-    if before and before[-1][1] == whole.end and wanted <= 2 * len(before):
-        return [KeyGroupRange(*bounds) for bounds in before]
-    return subtask_ranges(wanted, len(whole))
-
-
-def _unchanged(previous: TableManifest | None, key_groups: KeyGroupRange, fingerprint: str) -> list[TableFile]:
-    """Return the files of the previous commit that hold the same rows of the key groups; none if there are none."""
-    files = previous.files if previous and fingerprint else ()
-    wanted = ((key_groups.start, key_groups.end), fingerprint)
-    return [file for file in files if (file.key_groups, file.fingerprint) == wanted]

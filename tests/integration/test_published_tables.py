@@ -16,7 +16,7 @@ from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.publication.steps import publish_tables, standings
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
-from statelib.publication import parquet_table
+from statelib.publication import range_files
 from tests.integration.shop import SALES, sales
 from tests.integration.shop_cli import refused, said
 from tests.support.published import errors_together, feed_rows, folded, table_rows
@@ -97,7 +97,7 @@ def test_independent_readers_fold_the_feed(deployment: Deployment, tmp_path: Pat
 def test_files_without_a_change_are_used_again(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_table, "FILE_BYTES", 1)
+    monkeypatch.setattr(range_files, "FILE_BYTES", 1)
     run(deployment, 1)
     publish(deployment)
     one = sales(0).slice(0, 1)

@@ -1,6 +1,7 @@
 """Random histories of runs, restores, expiry, retention and crashes of publishing: the feed that is folded and the
 table are always the state of the head."""
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,15 @@ from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.recorded_changes import recorded_changes
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
 from tests.support.extent import examples
-from tests.support.published import by_identity, delta_rows, feed_rows, folded, table_rows
+from tests.support.published import (
+    by_identity,
+    delta_rows,
+    feed_rows,
+    folded,
+    iceberg_environment,
+    iceberg_rows,
+    table_rows,
+)
 from tests.support.worlds import checkpoint_of, new_deployment
 
 PIPELINE = """\
@@ -48,6 +57,12 @@ publish:
   now: {target: "{data}/now", format: delta, mode: table, state: last}
   item_feed: {target: "{data}/item_feed", format: delta, mode: table, state: per_item}
 """,
+    "iceberg": """\
+publish:
+  feed: {target: lake.carts.feed, format: iceberg, mode: changes, state: last}
+  now: {target: lake.carts.now, format: iceberg, mode: table, state: last}
+  item_feed: {target: lake.carts.item_feed, format: iceberg, mode: table, state: per_item}
+""",
 }
 STORED = (CheckpointState.COMPLETED, CheckpointState.PENDING)
 POINTS = [
@@ -60,6 +75,9 @@ POINTS = [
     "publication: removed",
     "publication: before delta commit",
     "publication: delta committed",
+    "publication: iceberg file stored",
+    "publication: before iceberg commit",
+    "publication: iceberg committed",
     "pin: committed",
     "unpin: before commit",
 ]
@@ -91,6 +109,7 @@ class History:
         (root / "pipelines").mkdir()
         text = PIPELINE.replace("BACKEND", backend).replace("STRATEGY", strategy) + PUBLISH[form]
         self.form = form
+        os.environ |= iceberg_environment(root)
         (root / "pipelines" / "carts.yaml").write_text(text)
         self.root = root
         self.deployment = new_deployment(root, root, root / "pipelines")
@@ -165,6 +184,10 @@ class History:
         publish_tables(self.deployment, self.pipeline)
         self.check()
 
+    def rows(self, table: str) -> pa.Table:
+        """Return the rows of a table in Delta or Iceberg."""
+        return delta_rows(self.root / table) if self.form == "delta" else iceberg_rows(f"carts.{table}")
+
     def check(self) -> None:
         """Compare every table with the state of the head."""
         head = self.deployment.catalog().head(PipelineName("carts")).head
@@ -185,10 +208,11 @@ class History:
             (row["key"], row["user_key"]): {"user": row["key"], item: row["user_key"], times: row["value"]}
             for row in opened.to_arrow("per_item").to_pylist()
         }
-        if self.form == "delta":
-            assert folded(delta_rows(self.root / "feed"), ["user"]) == averages
-            assert by_identity(delta_rows(self.root / "now"), ["user"]) == averages
-            assert by_identity(delta_rows(self.root / "item_feed"), ["user", "user_key"]) == items
+        if self.form != "parquet":
+            feed, now, per_item = (self.rows(table) for table in ("feed", "now", "item_feed"))
+            assert folded(feed, ["user"]) == averages
+            assert by_identity(now, ["user"]) == averages
+            assert by_identity(per_item, ["user", "user_key"]) == items
             return
         assert folded(feed_rows(self.root / "feed"), ["user"]) == averages
         assert table_rows(self.root / "now", ["user"]) == averages
@@ -223,6 +247,11 @@ def _average(value: dict[str, Any]) -> float | None:
     [("run", [1, 2, 3]), ("publish", None), ("run", [4, 1]), ("run", []), ("run", [5]), ("clean", None),
      ("crash", ("publication: delta committed", 0)), ("publish", None), ("restore", 0), ("publish", None)],
     ("rocksdb", "incremental", "delta"),
+)  # fmt: skip
+@example(
+    [("run", [1, 2, 3]), ("publish", None), ("run", [4, 1]), ("run", []), ("run", [5]), ("clean", None),
+     ("crash", ("publication: iceberg committed", 0)), ("publish", None), ("restore", 0), ("publish", None)],
+    ("rocksdb", "incremental", "iceberg"),
 )  # fmt: skip
 def test_the_tables_are_the_state_of_the_head(steps: list[tuple[str, Any]], kind: tuple[str, str, str]) -> None:
     with tempfile.TemporaryDirectory() as root:

@@ -2,15 +2,19 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from obstore.store import from_url
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def feed_rows(target: Path) -> pa.Table:
@@ -38,6 +42,28 @@ def rows_in_bucket(target: str, commits: slice = slice(None)) -> pa.Table:
     named = [json.loads(bytes(obstore.get(store, key).bytes()))["files"] for key in manifests]
     paths = [file["path"] for files in named for file in files]
     return pa.concat_tables(pq.read_table(pa.BufferReader(bytes(obstore.get(store, path).bytes()))) for path in paths)
+
+
+def iceberg_environment(root: Path) -> dict[str, str]:
+    """Return the environment variables that make ``lake`` an Iceberg catalog in a file of SQLite."""
+    settings = {"TYPE": "sql", "URI": f"sqlite:///{root}/lake.db", "WAREHOUSE": f"file://{root}/lake"}
+    return {f"PYICEBERG_CATALOG__LAKE__{name}": value for name, value in settings.items()}
+
+
+@contextmanager
+def iceberg_table(name: str) -> Iterator["Table"]:
+    """Yield a table of the Iceberg catalog ``lake``."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.utils.config import Config
+
+    with load_catalog("lake", **Config().get_catalog_config("lake")) as catalog:
+        yield catalog.load_table(name)
+
+
+def iceberg_rows(name: str) -> pa.Table:
+    """Return all rows of a table or a feed in Iceberg."""
+    with iceberg_table(name) as table:
+        return table.scan().to_arrow()
 
 
 def by_identity(rows: pa.Table, identity: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Checks of ``publish:`` in a pipeline file: the names in it exist, and the tables have columns that fit together."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,6 +13,8 @@ from statelib.definition.published_columns import OF_CHANGES, chosen_names, stat
 from statelib.definition.source.templates import placeholders
 from statelib.errors import StatelibError
 
+_ICEBERG = re.compile(r"\w+(\.\w+){2,}")
+
 
 def check_publications(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     """Yield the problems of ``publish:``. The states of the pipeline must have no problems, because the columns follow
@@ -20,9 +23,9 @@ def check_publications(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     for name, publication in pipeline.publish.items():
         where: Where = ("publish", name)
         yield from name_problems(name, where)
-        yield from _check_target(publication.target, (*where, "target"))
+        yield from _check_target(publication, (*where, "target"))
         if publication.target in targets:
-            text = f"{targets[publication.target]!r} is published there: every table needs a directory of its own"
+            text = f"{targets[publication.target]!r} is published there: every table needs a place of its own"
             yield Problem((*where, "target"), text)
         targets.setdefault(publication.target, name)
         if (publication.mode, publication.format) != ("table", "parquet") and "retain" in publication.model_fields_set:
@@ -30,7 +33,12 @@ def check_publications(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         yield from _check_state(pipeline, publication, where)
 
 
-def _check_target(target: str, where: Where) -> Iterator[Problem]:
+def _check_target(publication: Publication, where: Where) -> Iterator[Problem]:
+    target = publication.target
+    if publication.format == "iceberg":
+        if not _ICEBERG.fullmatch(target):
+            yield Problem(where, f"expected <catalog>.<namespace>.<table>, as in lake.sales.revenue, found {target!r}")
+        return
     try:
         unknown = [name for name in placeholders(target) if name != "data"]
     except ValueError as error:

@@ -24,12 +24,13 @@ names."""
 class Publication(Part):
     """A table that every registered checkpoint publishes one ``state`` to. ``mode``: a feed with one commit of the
     ``changes`` per checkpoint, or the state itself as a ``table``. ``target``: the directory of the table, a template
-    with ``data``. ``state`` None: the only state of the pipeline. ``columns`` empty: all columns, and of an aggregate
-    its result only. ``retain``: the number of commits of a ``table`` that stay readable."""
+    with ``data``; for Iceberg the catalog, the namespace and the name. ``state`` None: the only state of the pipeline.
+    ``columns`` empty: all columns, and of an aggregate its result only. ``retain``: the number of commits of a
+    ``table`` that stay readable."""
 
     target: str
     mode: Literal["changes", "table"]
-    format: Literal["parquet", "delta"] = "parquet"
+    format: Literal["parquet", "delta", "iceberg"] = "parquet"
     state: str | None = None
     columns: Columns = Field(default={})
     retain: Count = 10

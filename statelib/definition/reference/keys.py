@@ -256,10 +256,11 @@ DESCRIPTIONS = {
     "publish": "The tables that every registered checkpoint is published to, by name: "
     "[Published tables](../publish.md).",
     "publish.<name>.target": "The directory of the table: an absolute path or a place in a bucket, with "
-    "`{data}` for `STATELIB_DATA`.",
+    "`{data}` for `STATELIB_DATA`. For Iceberg: `<catalog>.<namespace>.<table>`.",
     "publish.<name>.mode": "`changes`: a feed with one commit of inserts, updates and deletes per checkpoint. `table`: "
     "the state itself.",
-    "publish.<name>.format": "The format of the table: plain Parquet files, or Delta, which needs the extra `delta`.",
+    "publish.<name>.format": "The format of the table: plain Parquet files, or Delta or Iceberg, each of which "
+    "needs the extra of that name.",
     "publish.<name>.state": "The state that is published. It may be left out if there is only one.",
     "publish.<name>.columns": "The columns of the state's flat table to publish: a list, or a mapping from the "
     "published name to the column. Columns that identify a row are always published. Default: all, and of an aggregate "

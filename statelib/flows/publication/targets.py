@@ -4,6 +4,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.extras import require
 from statelib.flows.wiring import Deployment
 from statelib.publication.delta_table import DeltaDirectory
+from statelib.publication.iceberg_table import IcebergTable
 from statelib.publication.parquet_bucket import BucketPlace
 from statelib.publication.parquet_directory import DirectoryPlace
 from statelib.publication.parquet_table import ParquetTable
@@ -20,8 +21,11 @@ def open_target(deployment: Deployment, pipeline: Pipeline, name: str, attempt: 
     Raises UnsupportedError (``unknown-scheme``), NotFoundError (``missing-extra``)."""
     publication = pipeline.publish[name]
     target = publication.target.format(data=deployment.data)
-    PLACES.kind(target)
     table = PublishedTable(target, pipeline.name, name, publication.mode == "changes", publication.retain)
+    if publication.format == "iceberg":
+        require("iceberg")
+        return IcebergTable(table, attempt, deployment.work_directory)
+    PLACES.kind(target)
     location = location_if_object(target)
     if publication.format == "delta":
         require("delta")

@@ -48,7 +48,7 @@ def test_a_table_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
 
 
 def test_all_code_blocks_of_the_document_are_tested() -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
 
 
 COLUMNS = {
@@ -81,6 +81,9 @@ REFUSED = {
     "mode: table, state: orders, target: '{start}/t'": "publish.t.target: expected {data} as the only placeholder",
     "mode: table, state: orders, target: '{data/t'": "publish.t.target: not a template",
     "mode: table, state: orders, target: tables": "publish.t.target: expected an absolute path or a URI",
+    "mode: table, state: orders, format: iceberg, target: '{data}/t'": "expected <catalog>.<namespace>.<table>, as in",
+    "mode: table, state: orders, format: iceberg, target: lake.t": "expected <catalog>.<namespace>.<table>, as in",
+    "mode: table, state: orders, format: iceberg, target: a.b.c, retain: 2": "publish.t.retain: belongs to mode: table",
     "mode: table, state: orders, formatt: parquet": "publish.t.formatt: unknown key, did you mean 'format'?",
 }
 
