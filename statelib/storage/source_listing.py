@@ -38,7 +38,7 @@ def look_at_source(path: str, places: Places) -> SourceListing:
     """Return the listing of a source's path at this moment.
 
     Raises UnsupportedError (``source-not-visible``), and the errors of the storage while it is in trouble."""
-    kind, path = _visible(path, places)
+    kind, path = visible_source(path, places)
     root, pattern = _split(path)
     expressions = [re.compile(_expression(part)) for part in pattern]
     matching = [entry for entry in kind.source_entries(root) if _lies_under(entry, expressions)]
@@ -47,7 +47,7 @@ def look_at_source(path: str, places: Places) -> SourceListing:
     return SourceListing(bool(matching), len(data), max(times, default=None))
 
 
-def _visible(path: str, places: Places) -> tuple[StorageKind, str]:
+def visible_source(path: str, places: Places) -> tuple[StorageKind, str]:
     """Return a path's kind of storage, and the path with Hadoop's scheme replaced. Raise UnsupportedError
     (``source-not-visible``) if no kind can list the path."""
     scheme_match = _SCHEME.match(path)

@@ -15,7 +15,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.views.lineage import lineage_of
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.spark.events.source import files_of_interval
+from statelib.spark.events.source import SourcePlaces, files_of_interval
 from tests.integration.shop_cli import refused, said
 from tests.support.worlds import new_deployment
 
@@ -112,7 +112,7 @@ def test_both_sources_are_applied_in_one_checkpoint(deployment: Deployment, spar
         assert state_of(deployment, f"balances/{day}") == balances(rows)
     start_ms = int(datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000)
     interval = DataInterval(start_ms, start_ms + 86_400_000)
-    files = files_of_interval(spark, deployment.pipeline("balances"), deployment.data, interval, 2)
+    files = files_of_interval(spark, deployment.pipeline("balances"), SourcePlaces(deployment.data, "/x"), interval, 2)
     assert files is not None
     assert (files.sources, files.rows) == (("sources.orders",), 20), "Spark moves the refunds only"
 

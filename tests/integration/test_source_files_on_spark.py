@@ -72,7 +72,7 @@ def read_by_spark(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.Tab
 
 
 def read_by_subtasks(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.Table | None:
-    files = source.files_of_interval(spark, pipeline, str(data), INTERVAL, 2)
+    files = source.files_of_interval(spark, pipeline, source.SourcePlaces(str(data), str(data)), INTERVAL, 2)
     if files is None:
         return None
     return pa.concat_tables([own_events(pipeline, files, subtask, 2) for subtask in (0, 1)]).sort_by("n")
@@ -168,7 +168,7 @@ def test_settings_that_change_how_spark_reads_leave_the_source_to_spark(
     undo = make(spark)
     caplog.set_level(logging.INFO, "statelib")
     try:
-        assert source.files_of_interval(spark, pipeline, str(tmp_path), INTERVAL, 2) is None
+        assert source.files_of_interval(spark, pipeline, source.SourcePlaces(str(tmp_path), "/x"), INTERVAL, 2) is None
     finally:
         undo()
     assert reason in caplog.text

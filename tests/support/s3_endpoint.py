@@ -20,8 +20,9 @@ from tests.support.fault_proxy import FAULTS_PATH, Fault, FaultProxy
 CANARY = "canary-secret-8cfd1b7e"
 """The secret key of the tests, which must not appear anywhere."""
 
-SIGNED = {"Authorization": "AWS test:unchecked"}
-"""A signature that is enough for an endpoint that checks none."""
+SIGNED = {"Authorization": "AWS test:unchecked", "Content-Type": "application/octet-stream"}
+"""A signature that is enough for an endpoint that checks none. Without a type, the endpoint takes the bytes for a
+form."""
 
 _RUNNING = re.compile(r"Running on http://127\.0\.0\.1:(\d+)")
 _STOP_TIMEOUT_S = 10

@@ -1,6 +1,8 @@
 """Read one data interval of a pipeline's source as a Spark DataFrame with the declared columns."""
 
+import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +15,12 @@ from statelib.spark import FORMATS, register
 from statelib.spark.events.source_columns import events_of, no_events
 from statelib.spark.events.source_files import SourceFiles, log_left_to_spark, source_files
 from statelib.spark.events.source_open import open_part
+from statelib.spark.events.source_paths import in_bucket
 from statelib.spark.events.tables.incremental import TableReads, read_table
+from statelib.storage.objects.uris import location_if_object, object_location
 
+_AMAZON = re.compile(r"(?:https://)?s3[.-].*amazonaws\.com")
+"""An endpoint of Amazon itself, which is used if none is named."""
 _AS_WRITTEN = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -24,17 +30,26 @@ _AS_WRITTEN = {
 """The Spark settings, with their default values, under which Spark reads the values of a file unchanged."""
 
 
+@dataclass(frozen=True)
+class SourcePlaces:
+    """The places that decide who reads a source. ``data``: the root of the data. ``root``: the root of the checkpoints.
+    ``endpoint``: the endpoint of S3 in the environment, '' if there is none."""
+
+    data: str
+    root: str
+    endpoint: str = ""
+
+
 def files_of_interval(
-    spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval, parallelism: int
+    spark: SparkSession, pipeline: Pipeline, places: SourcePlaces, interval: DataInterval, parallelism: int
 ) -> SourceFiles | None:
     """Return the files of the interval [start, end) in the sources that each subtask can read itself; None if Spark
-    must read every source with :func:`read_interval`. ``data``: the root of the data. ``parallelism``: the number of
-    subtasks."""
-    parts = source_parts(pipeline, data, interval)
+    must read every source with :func:`read_interval`. ``parallelism``: the number of subtasks."""
+    parts = source_parts(pipeline, places.data, interval)
     locations: dict[str, list[str]] = {}
     for field, source in pipeline.inputs.items():
         paths = [part.path for part in parts if part.field == field and part.path is not None]
-        reason = _reason_for_spark(spark, source, paths)
+        reason = _reason_for_spark(spark, source, paths, places)
         if reason is None:
             locations[field] = paths
         else:
@@ -42,7 +57,9 @@ def files_of_interval(
     return source_files(pipeline, locations, parallelism) if locations else None
 
 
-def _reason_for_spark(spark: SparkSession, source: Source, locations: Sequence[str]) -> str | None:
+def _reason_for_spark(
+    spark: SparkSession, source: Source, locations: Sequence[str], places: SourcePlaces
+) -> str | None:
     """Return why Spark must read the source, by its definition, locations and settings; None if there is no reason."""
     if source.path is None or source.file_format != "parquet":
         return f"it is table {source.table}" if source.table else f"its format is {source.file_format}"
@@ -54,9 +71,9 @@ def _reason_for_spark(spark: SparkSession, source: Source, locations: Sequence[s
         or any(column.expr for column in source.columns.values())
     ):
         return "it has options, conditions or expressions"
-    elsewhere = [location for location in locations if not _is_of_this_host(spark, location)]
-    if elsewhere:
-        return f"{elsewhere[0]} is no path of this host"
+    for location in locations:
+        if not _is_of_this_host(spark, location) and (reason := _reason_for_bucket(spark, location, places)):
+            return reason
     changed = [name for name, value in _AS_WRITTEN.items() if spark.conf.get(name) != value]
     return f"{', '.join(changed)} may change what is read" if changed else None
 
@@ -65,6 +82,35 @@ def _is_of_this_host(spark: SparkSession, location: str) -> bool:
     """Return whether the location is a local path. A path without a scheme belongs to Spark's default file system."""
     default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:")
     return location.startswith("file:") or (location.startswith("/") and default.startswith("file:"))
+
+
+def _reason_for_bucket(spark: SparkSession, location: str, places: SourcePlaces) -> str | None:
+    """Return why Spark must read a location that is not a path of this host; None if it is in a bucket that the
+    subtasks reach in the same way as Spark.
+
+    Subtasks have the credentials and the endpoint of the checkpoints, from the environment. So the source must be in
+    the same kind of storage, and Spark must not have been given an endpoint of its own."""
+    uri = in_bucket(location)
+    if uri is None:
+        return f"{location} is neither a path of this host nor in a bucket"
+    checkpoints = location_if_object(places.root)
+    place = object_location(uri)
+    if checkpoints is None or checkpoints.scheme != place.scheme:
+        return f"subtasks have no credentials for {place.scheme}:, because checkpoints are not stored there"
+    if place.scheme == "s3" and not _has_same_endpoint(spark, location, place.bucket, places.endpoint):
+        return "Spark has another endpoint of S3 than the subtasks (fs.s3a.endpoint, AWS_ENDPOINT_URL)"
+    return None
+
+
+def _has_same_endpoint(spark: SparkSession, location: str, bucket: str, endpoint: str) -> bool:
+    """Return whether Spark reads a bucket of S3 at the endpoint that the environment names. So it does if it cannot
+    read ``s3:`` at all, which only some distributions of Spark can."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    if location.lower().startswith("s3:") and not hadoop.get("fs.s3.impl", ""):
+        return True
+    own = hadoop.get(f"fs.s3a.bucket.{bucket}.endpoint", "") or hadoop.get("fs.s3a.endpoint", "")
+    ends = [re.sub(_AMAZON, "", text.lower().rstrip("/")) for text in (own, endpoint)]
+    return ends[0].removeprefix("http://") == ends[1].removeprefix("http://")
 
 
 def read_interval(

@@ -1,4 +1,5 @@
-"""Sources of Parquet files that each subtask reads itself. It keeps the events that it owns, so no shuffle is needed.
+"""Sources of Parquet files that each subtask reads itself, in a directory or a bucket. It keeps the events that it
+owns, so no shuffle is needed.
 
 To move an event through Spark's shuffle to Python costs several times as much as to read it (PERFORMANCE.md). If there
 are few subtasks or few events, each subtask therefore reads all files. The events must be the same as those that Spark
@@ -7,21 +8,21 @@ would read. If the names and footers of the files do not guarantee that, Spark r
 
 import logging
 import pickle
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from statelib.definition.columns import event_schema
-from statelib.definition.parts.source import Source
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import RetryableError
+from statelib.errors import NotFoundError, RetryableError, StatelibError
 from statelib.model.types import StateType
 from statelib.spark.events.owners import owners_of
+from statelib.spark.events.source_paths import LeftToSparkError, data_files, open_file
 from statelib.spark.events.source_types import is_read_as, spark_name
 from statelib.wire.checksum import xxh3
 
@@ -34,9 +35,9 @@ plan and start a shuffle."""
 MOST_FILES = 100
 """The most files that subtasks may read themselves."""
 _BATCH_ROWS = 1 << 17
+_FOOTERS_AT_ONCE = 8
+"""The number of footers that the driver reads at the same time, which matters for buckets."""
 
-_PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
-"""An absolute local path without wildcards and escapes."""
 _NAMES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
     pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
@@ -49,14 +50,11 @@ _WRITER = b"org.apache.spark.version"
 log = logging.getLogger(__name__)
 
 
-class _LeftToSparkError(Exception):
-    """The error whose message says why Spark must read the source."""
-
-
 @dataclass(frozen=True)
 class SourceFile:
-    """A Parquet file of a source. ``source``: the source's field in the pipeline file. ``rows``: the number of its
-    rows. ``footer``: the XXH3 hash of its footer, which differs if the file is written again."""
+    """A Parquet file of a source. ``source``: the source's field in the pipeline file. ``path``: its path, or the URI
+    of an object. ``rows``: the number of its rows. ``footer``: the XXH3 hash of its footer, which differs if the file
+    is written again."""
 
     source: str
     path: str
@@ -81,12 +79,13 @@ class SourceFiles:
 def source_files(pipeline: Pipeline, locations: Mapping[str, Sequence[str]], parallelism: int) -> SourceFiles | None:
     """Return the files that each subtask can read itself; None if Spark must read every source.
 
-    ``locations``: local paths by the field of their source. ``parallelism``: the number of subtasks."""
+    ``locations``: local paths, or URIs of buckets, by the field of their source. ``parallelism``: the number of
+    subtasks."""
     by_source: dict[str, list[SourceFile]] = {}
     for field, paths in locations.items():
         try:
             by_source[field] = _files_of(pipeline, field, paths)
-        except _LeftToSparkError as reason:
+        except LeftToSparkError as reason:
             log_left_to_spark(field, str(reason))
     source = SourceFiles(tuple(file for files in by_source.values() for file in files), tuple(by_source))
     if parallelism > READERS and parallelism * source.rows > ROWS:
@@ -102,11 +101,12 @@ def source_files(pipeline: Pipeline, locations: Mapping[str, Sequence[str]], par
 
 def _files_of(pipeline: Pipeline, field: str, locations: Sequence[str]) -> list[SourceFile]:
     source = pipeline.inputs[field]
-    paths = [path for location in locations for path in _paths(location, source)]
+    paths = [path for location in locations for path in data_files(location, source)]
     if len(paths) > MOST_FILES:
-        raise _LeftToSparkError(f"{len(paths)} files")
+        raise LeftToSparkError(f"{len(paths)} files")
     types = {name: type_ for name, type_ in pipeline.column_types().items() if name in source.columns}
-    return [_source_file(field, types, path) for path in paths]
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        return list(pool.map(partial(_source_file, field, types), paths))
 
 
 def log_left_to_spark(field: str, reason: str) -> None:
@@ -150,10 +150,10 @@ def _with_nulls(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 
 def _batches(source_file: SourceFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(source_file.path, coerce_int96_timestamp_unit="us") as file:
+        with pq.ParquetFile(open_file(source_file.path), coerce_int96_timestamp_unit="us", pre_buffer=True) as file:
             _check_unchanged(source_file, file)
             yield from file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, NotFoundError) as error:
         raise RetryableError(
             f"source file {source_file.path} cannot be read: {error}",
             kind="source-unreadable",
@@ -175,54 +175,28 @@ def _footer_hash(file: pq.ParquetFile) -> int:
     return xxh3(pickle.dumps(file.metadata))
 
 
-def _paths(location: str, source: Source) -> list[str]:
-    """Return the data files of a location, which is a file or a flat directory, as Spark would list them. There may be
-    none only if the pipeline file allows that."""
-    match = _PLAIN.fullmatch(location)
-    if match is None:
-        raise _LeftToSparkError(f"{location} is no plain path")
-    path = Path(match[1])
-    if not path.exists() and source.on_missing == "empty":
-        return []
-    try:
-        entries = sorted(path.iterdir()) if path.is_dir() else [path]
-        # A directory inside the source may be a partition, or a log that lists the valid files.
-        if any(entry.is_dir() for entry in entries):
-            raise _LeftToSparkError("a directory within the source")
-        files = [str(entry) for entry in entries if not _is_hidden(entry.name)]
-    except OSError as error:
-        raise _LeftToSparkError(str(error)) from error
-    if not files and not source.may_be_empty:
-        raise _LeftToSparkError(f"{location} has no files")
-    return files
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(("_", ".")) or name.endswith("._COPYING_")
-
-
 def _source_file(field: str, types: Mapping[str, StateType], path: str) -> SourceFile:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(open_file(path)) as file:
             _check_columns(types, path, file)
             return SourceFile(field, path, file.metadata.num_rows, _footer_hash(file))
-    except (OSError, pa.ArrowException) as error:
-        raise _LeftToSparkError(f"{path}: {error}") from error
+    except (OSError, pa.ArrowException, StatelibError) as error:
+        raise LeftToSparkError(f"{path}: {error}") from error
 
 
 def _check_columns(types: Mapping[str, StateType], path: str, file: pq.ParquetFile) -> None:
-    """Raise _LeftToSparkError if the columns of the file cannot be read as Spark reads them."""
+    """Raise LeftToSparkError if the columns of the file cannot be read as Spark reads them."""
     properties = file.metadata.metadata or {}
     if any(name in properties for name in _OLD_CALENDAR) or properties.get(_WRITER, b"3").startswith((b"1.", b"2.")):
-        raise _LeftToSparkError(f"{path} has days of the old calendar")
+        raise LeftToSparkError(f"{path} has days of the old calendar")
     schema = file.schema_arrow
     flat = {column.path: column.physical_type for column in map(file.schema.column, range(len(file.schema)))}
     for name, declared in types.items():
         if schema.names.count(name) != 1:
-            raise _LeftToSparkError(f"{path} has no column {name}")
+            raise LeftToSparkError(f"{path} has no column {name}")
         actual = "timestamp" if flat.get(name) == "INT96" else _spark_type(schema.field(name).type)
         if not is_read_as(actual, spark_name(declared)):
-            raise _LeftToSparkError(f"{path}: column {name} is {schema.field(name).type}")
+            raise LeftToSparkError(f"{path}: column {name} is {schema.field(name).type}")
 
 
 def _spark_type(arrow: pa.DataType) -> str:

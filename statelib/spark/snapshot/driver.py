@@ -20,12 +20,12 @@ from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.declining import declining
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
-from statelib.flows.wiring import Deployment, log_settings, now_ms
+from statelib.flows.wiring import Deployment, log_settings, now_ms, source_variables
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.task_error import noting_task_error, raising_task_errors
 from statelib.spark.events.owners import owner
-from statelib.spark.events.source import files_of_interval, read_interval
+from statelib.spark.events.source import SourcePlaces, files_of_interval, read_interval
 from statelib.spark.events.source_files import SourceFiles, own_events
 from statelib.spark.events.tables.incremental import TableReads, table_reads
 from statelib.spark.session.job_failures import naming_what_failed
@@ -111,7 +111,8 @@ def _run(
     if record.interval is None or seed is not None:
         task = _snapshot_task(work)
         return 0, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
-    files = files_of_interval(spark, pipeline, deployment.data, record.interval, record.parallelism)
+    places = SourcePlaces(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
+    files = files_of_interval(spark, pipeline, places, record.interval, record.parallelism)
     task = _snapshot_task(work, files)
     if files is not None and len(files.sources) == len(pipeline.inputs):
         return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO
 
 from statelib.model.checkpoint import FileRecord
 from statelib.storage.filesystem.inventory import list_files, source_entries, verify_files
@@ -51,6 +53,9 @@ class FileSystemKind:
 
     def source_entries(self, path: str) -> Iterable[SourceEntry]:
         return source_entries(path)
+
+    def open_source(self, path: str) -> BinaryIO:
+        return Path(local_path(path)).open("rb")
 
     def advice_on_unfinished(self, _place: str) -> str:
         return ""

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO, cast
 
 from statelib.model.checkpoint import FileRecord
+from statelib.storage.objects.input import ObjectInput
 from statelib.storage.objects.inventory import list_objects, source_entries, verify_objects
 from statelib.storage.objects.publish import read_published_object
 from statelib.storage.objects.reader import ObjectReader
@@ -67,6 +69,9 @@ class ObjectKind:
 
     def source_entries(self, path: str) -> Iterable[SourceEntry]:
         return source_entries(path, self.retries)
+
+    def open_source(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, ObjectInput(path, self.retries))
 
     def advice_on_unfinished(self, place: str) -> str:
         return SCHEMES[object_location(place).scheme].unfinished

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import PipelineName
@@ -79,6 +79,10 @@ class StorageKind(Protocol):
 
     def source_entries(self, path: str) -> Iterable[SourceEntry]:
         """Return the file or directory at the path of a source, and all below it; nothing if nothing has the path."""
+        ...
+
+    def open_source(self, path: str) -> BinaryIO:
+        """Open a file of a source, to be read and sought. Raises OSError or an error of the storage."""
         ...
 
     def advice_on_unfinished(self, place: str) -> str:

@@ -5,6 +5,7 @@ Each test checks one method of the port in ``statelib.storage.ports.kind``, or o
 
 from collections.abc import Iterable
 from dataclasses import replace
+from io import SEEK_CUR, SEEK_END
 
 import pytest
 
@@ -115,6 +116,17 @@ class StorageKindSuite:
         assert {entry.below for entry in _files(entries)} >= {(METADATA_NAME,), (_name(written),)}
         assert [entry.below for entry in _files(kind.source_entries(f"{reference.directory}/{METADATA_NAME}"))] == [()]
         assert list(kind.source_entries(f"{root}/absent")) == []
+
+    def test_a_file_of_a_source_is_read_and_sought(
+        self, kind: StorageKind, root: str, reference: StorageReference, written: WrittenStream
+    ) -> None:
+        with kind.open_source(f"{reference.directory}/{_name(written)}") as file:
+            assert (file.seek(-10, SEEK_END), file.read(4), file.tell()) == (4990, content(5000)[4990:4994], 4994)
+            assert (file.seek(2), file.seek(3, SEEK_CUR), file.read(5)) == (2, 5, content(5000)[5:10])
+            assert (file.seek(0), file.read(), file.read(1)) == (0, content(5000), b"")
+            assert (file.seek(6000), file.read(1)) == (6000, b"")
+        with pytest.raises((OSError, NotFoundError)):
+            kind.open_source(f"{root}/absent").read(1)
 
     # places
 

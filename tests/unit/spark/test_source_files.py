@@ -4,10 +4,12 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import obstore
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import S3Store
 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
@@ -15,6 +17,7 @@ from statelib.errors import RetryableError
 from statelib.functions.change_logs.changes import CHANGE
 from statelib.spark.events.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
 from statelib.testing.local_run import LocalRun
+from tests.support.s3_endpoint import S3Endpoint
 
 PIPELINE = """\
 name: reading
@@ -85,6 +88,50 @@ def test_files_that_spark_ignores_are_ignored(tmp_path: Path) -> None:
         sources = source_files(pipeline, {"source": [named]}, 2)
         assert sources is not None, named
         assert sources.rows == 1000
+
+
+def in_bucket(root: Path, s3: S3Endpoint, bucket: str) -> str:
+    """Copy the source into a bucket, and return its URI there."""
+    for file in Path(source(root, a=events(), b=events(500, 1000))).iterdir():
+        s3.put_object(bucket, f"day/{file.name}", file.read_bytes())
+    s3.put_object(bucket, "day/_SUCCESS", b"")
+    return f"s3a://{bucket}/day"
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_files_in_a_bucket_are_read_like_local_ones(
+    tmp_path: Path, s3: S3Endpoint, bucket: str, parallelism: int
+) -> None:
+    location, pipeline = in_bucket(tmp_path, s3, bucket), new_pipeline(tmp_path)
+    sources = source_files(pipeline, {"source": [location]}, parallelism)
+    assert sources is not None
+    assert [file.path for file in sources.files] == [f"s3://{bucket}/day/{name}.parquet" for name in "ab"]
+    parts = [own_events(pipeline, pickle.loads(pickle.dumps(sources)), n, parallelism) for n in range(parallelism)]
+    assert pa.concat_tables(parts).sort_by("at") == events(1500).sort_by("at").cast(event_schema(pipeline))
+    one = source_files(pipeline, {"source": [f"{location}/a.parquet"]}, parallelism)
+    assert one is not None
+    assert one.rows == 1000
+
+
+def test_a_bucket_that_is_not_a_flat_directory_is_left_to_spark(tmp_path: Path, s3: S3Endpoint, bucket: str) -> None:
+    location, pipeline = in_bucket(tmp_path, s3, bucket), new_pipeline(tmp_path)
+    for other in (f"{location}/*.parquet", f"{location}/absent", f"s3a://absent-{bucket}/day", "gs://elsewhere/day"):
+        assert source_files(pipeline, {"source": [other]}, 1) is None, other
+    s3.put_object(bucket, "day/region=1/c.parquet", b"")
+    assert source_files(pipeline, {"source": [location]}, 1) is None, "a partition"
+
+
+def test_an_object_that_changes_or_disappears_fails_the_read(tmp_path: Path, s3: S3Endpoint, bucket: str) -> None:
+    location, pipeline = in_bucket(tmp_path, s3, bucket), new_pipeline(tmp_path)
+    sources = source_files(pipeline, {"source": [location]}, 1)
+    assert sources is not None
+    pq.write_table(events(7), tmp_path / "c.parquet")
+    s3.put_object(bucket, "day/b.parquet", (tmp_path / "c.parquet").read_bytes())
+    with pytest.raises(RetryableError, match="was written again"):
+        own_events(pipeline, sources, 0, 1)
+    obstore.delete(S3Store(bucket, endpoint=s3.direct_url, client_options={"allow_http": True}), "day/b.parquet")
+    with pytest.raises(RetryableError, match=r"cannot be read: .*no such object"):
+        own_events(pipeline, sources, 0, 1)
 
 
 def test_files_without_events_are_read(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from statelib.errors import ConflictError, NotFoundError, RetryableError, UnsupportedError
 from statelib.extras import require
+from statelib.spark.events.source_paths import in_bucket
+from statelib.storage.objects.clients import text_options
+from statelib.storage.registry import patience
 
 CHANGE_COLUMNS = (
     pa.field("_change_type", pa.string()),
@@ -35,8 +38,10 @@ class DeltaLog:
         from deltalake import DeltaTable
 
         self.path = path
+        place = in_bucket(path)
+        storage = {**(text_options(patience().request_timeout_s) if place else {}), **options}
         with self._naming_errors():
-            self._table = DeltaTable(path, version=version, storage_options=dict(options) or None)
+            self._table = DeltaTable(place or path, version=version, storage_options=storage or None)
         self._check_features()
 
     @property

@@ -1,0 +1,78 @@
+"""The data files of a source that subtasks can read themselves: in a local directory, or in a bucket."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from statelib.definition.parts.source import Source
+from statelib.errors import StatelibError
+from statelib.storage.objects.uris import location_if_object
+from statelib.storage.registry import PLACES
+from statelib.storage.source_listing import visible_source
+
+_PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
+"""An absolute local path without wildcards and escapes."""
+_PLAIN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^%*?\[\]{}\\]+")
+
+
+class LeftToSparkError(Exception):
+    """The error whose message says why Spark must read the source."""
+
+
+def in_bucket(location: str) -> str | None:
+    """Return the URI of a location in a bucket, with Hadoop's name of its scheme replaced; None for other locations."""
+    try:
+        path = visible_source(location, PLACES)[1]
+        return path if location_if_object(path) else None
+    except StatelibError:
+        return None
+
+
+def data_files(location: str, source: Source) -> Sequence[str]:
+    """Return the data files of a location, which is a file or a flat directory, as Spark would list them: paths, or
+    URIs of objects. There may be none only if the pipeline file allows that. Raises LeftToSparkError."""
+    uri = in_bucket(location)
+    files = _local_files(location, source) if uri is None else _objects(location, uri)
+    if not files and not source.may_be_empty:
+        raise LeftToSparkError(f"{location} has no files")
+    return files
+
+
+def open_file(path: str) -> BinaryIO | str:
+    """Return what a reader of Parquet opens: the object of a URI as a file, or the path itself."""
+    return PLACES.kind(path).open_source(path) if location_if_object(path) else path
+
+
+def _local_files(location: str, source: Source) -> Sequence[str]:
+    match = _PLAIN.fullmatch(location)
+    if match is None:
+        raise LeftToSparkError(f"{location} is no plain path")
+    path = Path(match[1])
+    if not path.exists() and source.on_missing == "empty":
+        return []
+    try:
+        entries = sorted(path.iterdir()) if path.is_dir() else [path]
+        # A directory inside the source may be a partition, or a log that lists the valid files.
+        if any(entry.is_dir() for entry in entries):
+            raise LeftToSparkError("a directory within the source")
+    except OSError as error:
+        raise LeftToSparkError(str(error)) from error
+    return [str(entry) for entry in entries if not _is_hidden(entry.name)]
+
+
+def _objects(location: str, uri: str) -> Sequence[str]:
+    if _PLAIN_URI.fullmatch(location) is None:
+        raise LeftToSparkError(f"{location} is no plain path")
+    try:
+        entries = sorted(entry.below for entry in PLACES.kind(uri).source_entries(uri))
+    except StatelibError as error:
+        raise LeftToSparkError(str(error)) from error
+    if any(len(below) > 1 for below in entries):
+        raise LeftToSparkError("a directory within the source")
+    names = [name for below in entries for name in below if name and not _is_hidden(name)]
+    return [uri] if entries == [()] else [f"{uri.rstrip('/')}/{name}" for name in names]
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(("_", ".")) or name.endswith("._COPYING_")
