@@ -5,16 +5,21 @@ The jobs sent numbers from 0 on, each with key ``number % 5`` and the moment tha
 three windows with a gap of 40 s: one keeps the numbers, one their sum, one their count."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from statelib.flows.views.query import query_snapshot
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.types import LONG
 from statelib.savepoints.lines import export_all_lines
+from statelib.savepoints.opened import open_checkpoint
 from tests.golden.flink_fixtures import ROOT, opened
 
 FOLDERS = {
@@ -24,6 +29,7 @@ FOLDERS = {
 """The number of sent numbers, and the number of seconds within which their times lie, by fixture."""
 KEYS, GAP_MS, START_MS = 5, 40_000, 1_700_000_000_000
 Window = tuple[int, int]
+DOCUMENT = ROOT.parents[2] / "docs" / "flink-compatibility.md"
 
 
 def moment(number: int, seconds: int) -> int:
@@ -80,6 +86,21 @@ def test_windows_contain_the_numbers_that_were_sent(
     expected = sorted((key, whole, made(numbers)) for key, whole, numbers in sessions(folder))
     assert sum(len(numbers) > 1 for _, _, numbers in sessions(folder)) > 10
     assert stored(folder, uid) == expected
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize(("uid", "made"), [("reduce", sum), ("aggregate", len)])
+def test_the_query_of_the_document_has_the_sessions_of_a_savepoint(
+    uid: str, made: Callable[[list[int]], int], folder: Path
+) -> None:
+    (query,) = re.findall(r"^```sql\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    (savepoint,) = folder.glob("savepoint-*")
+    result = query_snapshot(open_checkpoint(str(savepoint)).select(operator_id(uid).hex()), query, [])
+    bounds = [
+        result[name].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()) for name in ("session_start", "session_end")
+    ]
+    rows = zip(*(column.to_pylist() for column in (result["key"], *bounds, result["value"])), strict=True)
+    assert sorted(rows) == sorted((key, *whole, made(numbers)) for key, whole, numbers in sessions(folder))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -191,6 +191,29 @@ def test_events_within_a_day_are_counted_in_their_hour(cook: Cook) -> None:
     assert in_order(cook.answer("late-events")) == in_order(computed(sql, in_time))
 
 
+def test_page_views_become_visits(cook: Cook) -> None:
+    """Some views of the last hour before midnight arrive with those of the next day."""
+
+    def view(day: date) -> dict[str, Any]:
+        at = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(minutes=cook.chance.randrange(-60, 1440))
+        return {"visitor": cook.chance.choice("pqr"), "page": cook.chance.choice("/abc"), "at": at}
+
+    views = per_day(cook, "page_views", view, 90).rename({"at": "moment"})
+    text = "strftime({} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S+00:00')"
+    sql = f"""
+        SELECT visitor, {text.format("min(moment)")}, {text.format("max(moment)")}, count(*), count(DISTINCT page),
+          arg_min(page, (moment, page)), arg_max(page, (moment, page))
+        FROM (
+          SELECT *, sum(gap::int) OVER (PARTITION BY visitor ORDER BY moment, page) AS visit FROM (
+            SELECT *, moment - lag(moment, 1, moment) OVER in_order > INTERVAL 30 MINUTE AS gap
+            FROM events WINDOW in_order AS (PARTITION BY visitor ORDER BY moment, page)
+          )
+        ) GROUP BY visitor, visit"""
+    answer = in_order(cook.answer("visits"))
+    assert answer == in_order(computed(sql, views))
+    assert any(began[:10] < ended[:10] for _, began, ended, *_ in answer), "a visit lasts over midnight"
+
+
 def test_the_totals_are_those_of_local_days(cook: Cook) -> None:
     first = datetime(2026, 3, 27, 23, tzinfo=UTC)  # midnight in Berlin
     zone = ZoneInfo("Europe/Berlin")

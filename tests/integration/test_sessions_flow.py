@@ -2,9 +2,11 @@
 tables, and a state with another name."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 import yaml
@@ -19,9 +21,9 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from tests.property.test_session_windows import MINUTE, SESSIONS, STATES, Event, Reference, in_milliseconds, table
 from tests.support.published import feed_rows, folded, table_rows
-from tests.support.worlds import day, new_deployment, publish_here
+from tests.support.worlds import CHECKOUT, day, new_deployment, publish_here
 
-FEEDS = ("rows", "mean")
+FEEDS = ("rows", "mean", "visits")
 PIPELINE: dict[str, Any] = {
     "name": "visits",
     "source": {"path": "{data}/{start}-{end}", "columns": {"k": "string", "n": "long", "t": "instant"}},
@@ -87,6 +89,37 @@ def content(saved: Checkpoint, state: str) -> dict[object, object]:
 def same(saved: Checkpoint, reference: Reference) -> None:
     for name in SESSIONS:
         assert content(saved, name) == reference.state(name)
+
+
+def closed(reference: Reference) -> dict[object, int]:
+    return {s.place: len(s.events) for s in reference.sessions["visits"] if not s.open}
+
+
+def closed_in_the_feed(root: Path) -> dict[object, int]:
+    """Return the answer to the question of the document, with the number of views by key and window."""
+    blocks = re.findall(r"^```sql\n(.*?)^```", (CHECKOUT / "docs" / "publish.md").read_text(), re.DOTALL | re.MULTILINE)
+    (question,) = (block for block in blocks if "HAVING" in block)
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        sql = question.replace("/data/tables/visits/", f"{root}/visits_changes/")
+        rows = database.sql(sql).to_arrow_table().to_pylist()
+    return {tuple(in_milliseconds([row["k"], row["window_start"], row["window_end"]])): row["views"] for row in rows}
+
+
+def test_the_feed_has_each_closed_session_once_also_after_restores(tmp_path: Path) -> None:
+    visits, reference = Visits(tmp_path, "rocksdb", "incremental"), Reference()
+    copies: dict[int, tuple[Reference, dict[object, int]]] = {}
+    expected: dict[object, int] = {}
+    for step, number in enumerate([1, 2, 3, 4, 3, 4, 5]):
+        if step == 4:
+            visits.restore(2, 2)
+            reference, expected = copies[2]
+        visits.run(number, part := events(number, step))
+        reference.apply(part, day(number).end_ms)
+        expected = expected | closed(reference)
+        assert closed_in_the_feed(tmp_path) == expected
+        copies[number] = copy.deepcopy((reference, expected))
+    assert len(expected) > len(closed(reference)) > 10, "some have been removed from the state"
 
 
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)

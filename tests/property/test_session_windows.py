@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from statelib.definition.parts.durations import milliseconds
 from statelib.definition.pipeline import Pipeline
 from statelib.model.session_state import WINDOW_CONTENTS, session_timers, window_set
 from statelib.testing.local_run import LocalRun
@@ -23,6 +24,7 @@ Event = tuple[str, int, int]
 """An event: key, number, epoch ms."""
 
 PLAIN = {"time": "t", "session": "10m", "retain": "0s"}
+LONG = {"time": "t", "session": "15m", "allowed_lateness": "1h", "retain": "30h"}
 LATE = {"time": "t", "session": "25m", "allowed_lateness": "40m", "retain": "2h"}
 STATES: dict[str, dict[str, Any]] = {
     WINDOW_CONTENTS: {"kind": "reducing", "value": {"agg": "sum", "of": "n"}, "window": PLAIN},
@@ -33,6 +35,7 @@ STATES: dict[str, dict[str, Any]] = {
     },
     "mean": {"kind": "aggregating", "value": {"agg": "avg", "of": "n"}, "window": LATE},
     "list": {"kind": "list", "value": {"agg": "collect", "of": "n"}, "window": PLAIN},
+    "visits": {"kind": "value", "fields": {"views": {"agg": "count"}}, "window": LONG},
     "all": {"kind": "reducing", "value": {"agg": "count"}},
 }
 SESSIONS = [name for name, spec in STATES.items() if "window" in spec]
@@ -123,7 +126,9 @@ class Reference:
 
 def times(name: str) -> tuple[int, int, int]:
     """Return gap, lateness and the time that a closed window is retained, in milliseconds."""
-    return (10 * MINUTE, 0, 0) if STATES[name]["window"] is PLAIN else (25 * MINUTE, 40 * MINUTE, 2 * HOUR)
+    window = STATES[name]["window"]
+    gap, lateness, retain = (window.get(field, "0s") for field in ("session", "allowed_lateness", "retain"))
+    return milliseconds(gap), milliseconds(lateness), milliseconds(retain)
 
 
 def value(name: str, events: list[Event]) -> object:
@@ -132,6 +137,7 @@ def value(name: str, events: list[Event]) -> object:
     return {
         WINDOW_CONTENTS: sum(numbers),
         "rows": {"n": len(numbers), "ends": {"value": last[1], "by_t": last[2], "by_n": last[1]}},
+        "visits": {"views": len(numbers)},
         "mean": {"sum": float(sum(numbers)), "count": len(numbers)},
         "list": sorted(numbers),
     }[name]
@@ -233,6 +239,7 @@ def test_a_late_event_is_accepted_if_it_joins_an_open_window_and_counted_otherwi
 def test_the_end_of_time_closes_and_removes_every_session() -> None:
     run = LocalRun(pipeline())
     run.apply(table([("a", 1, 0), ("b", 1, HOUR)]), 0)
+    assert len(run.state("visits")) == 2
     run.apply(table([]), 0, draining=True)
     names = [name for name in run.backend.schema.states if name.name != "all"]
     assert all(run.state(state.name) == {} for state in names)
