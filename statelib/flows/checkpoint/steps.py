@@ -25,6 +25,7 @@ from statelib.model.quality import QualityResult, Severity, verdict
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, interval_key
 from statelib.quality.gate import QualityReport
 from statelib.savepoints.commit_facts import commit_facts
+from statelib.savepoints.opened import Checkpoint
 
 _TRIES = 3
 
@@ -103,10 +104,12 @@ def check(
     pipeline: Pipeline,
     checkpoint_id: CheckpointId,
     judged: Callable[[Sequence[QualityResult]], None] = lambda _results: None,
+    *,
+    source: Checkpoint | None = None,
 ) -> QualityReport:
     """Prove from storage alone that the checkpoint is complete, judge it by the pipeline's ``checks``, and return the
     report. The results and the report are recorded whether it passes or not. ``judged``: a callback that receives the
-    results before an error is raised.
+    results before an error is raised. ``source``: the snapshot from which a seed was restored; it is read, too.
 
     Raises CorruptStateError, which lists each failed expectation: ``gate-failed``, or ``quarantined`` if the checkpoint
     was put into quarantine now or before.
@@ -118,7 +121,7 @@ def check(
     opened = deployment.open(record)
     lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
     docs = f"{deployment.docs_directory}/{record.pipeline}/chk-{checkpoint_id}-{record.attempt}"
-    report = judge(deployment, pipeline, record, opened, lineage=lineage, docs_directory=docs)
+    report = judge(deployment, pipeline, record, opened, lineage=lineage, docs_directory=docs, source=source)
     recorded = opened.manifest is not None and opened.manifest.keys is not None
     catalog.gate.record_results(record.pipeline, checkpoint_id, report.results, None if recorded else report.keys)
     judged(report.results)

@@ -19,9 +19,10 @@ def judge(
     *,
     lineage: Sequence[CheckpointRecord],
     docs_directory: str,
+    source: Checkpoint | None = None,
 ) -> QualityReport:
     """Return the gate's report on a snapshot. Only the arguments and the storage are read, not the catalog.
     ``lineage``: the records of its base, the base's base and so on, as far as they are known. ``docs_directory``: the
-    directory for the report."""
-    facts = collect_facts(deployment, pipeline, record, opened, lineage)
+    directory for the report. ``source``: as for :func:`~statelib.flows.checkpoint.steps.check`."""
+    facts = collect_facts(deployment, pipeline, record, opened, lineage=lineage, seeded_from=source)
     return run_gate(with_checks(deployment, pipeline, facts, opened, lineage), docs_directory)

@@ -25,11 +25,13 @@ def collect_facts(
     pipeline: Pipeline,
     record: CheckpointRecord,
     opened: Checkpoint,
+    *,
     lineage: Sequence[CheckpointRecord],
+    seeded_from: Checkpoint | None = None,
 ) -> CheckpointFacts:
     """Return the facts about a snapshot: the sizes and checksums of its files and, if all of them are whole, the number
     of its entries, counted again. ``lineage``: the records of its base, the base's base and so on; if it is empty,
-    nothing is compared with a base."""
+    nothing is compared with a base. ``seeded_from``: the snapshot that takes the place of the base."""
     files = opened.manifest.files if opened.manifest else ()
     kind = PLACES.kind(opened.directory)
     findings = kind.verify_files(opened.directory, files, read_data=True, allowed_root=opened.allowed_root)
@@ -40,8 +42,12 @@ def collect_facts(
     base, source = None, None
     if lineage and opened.manifest is not None:
         before = deployment.open(lineage[0])
-        base = _base_statistics(pipeline, before, opened.manifest)
+        if before.manifest is not None:
+            base = _base_statistics(pipeline, before, before.manifest.statistics, opened.manifest)
         source = _source_history(pipeline, lineage, before)
+    elif seeded_from is not None and opened.manifest is not None:
+        stored = read_content(seeded_from, deployment.scratch()).statistics
+        base = _base_statistics(pipeline, seeded_from, stored, opened.manifest)
     return CheckpointFacts(
         record=record,
         manifest=opened.manifest,
@@ -80,16 +86,14 @@ def _source_history(pipeline: Pipeline, lineage: Sequence[CheckpointRecord], bef
 
 
 def _base_statistics(
-    pipeline: Pipeline, base: Checkpoint, manifest: CheckpointManifest
-) -> tuple[StateStatistics, ...] | None:
-    """Return the base's statistics per present state of the pipeline; None without a manifest. A new state was empty.
+    pipeline: Pipeline, base: Checkpoint, statistics: Sequence[StateStatistics], manifest: CheckpointManifest
+) -> tuple[StateStatistics, ...]:
+    """Return the base's statistics per present state of the pipeline. A new state was empty.
     The digests of a migrated state cannot be compared with those of its old values, and timers that fired for a drained
     savepoint change states without events: for these, the present statistics are returned, so that they compare
     equal."""
-    if base.manifest is None:
-        return None
     evolution = continuation(pipeline, base).evolution
-    stored = {d.name: s for d, s in zip(evolution.found.states, base.manifest.statistics, strict=True)}
+    stored = {d.name: s for d, s in zip(evolution.found.states, statistics, strict=True)}
     recorded = {d.name: s for d, s in zip(manifest.schema.states, manifest.statistics, strict=True)}
     aligned = []
     for resolution in evolution.resolutions:

@@ -1,14 +1,18 @@
 """Begin a seed: the first checkpoint of a pipeline, with state that was computed elsewhere from all earlier events."""
 
+from dataclasses import replace
+
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.recovery.catalog_behind import check_catalog_complete
+from statelib.flows.restore.continuation import Continuation, as_own, continuation
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.moments import moment_of
 from statelib.model.record import BeginRequest, interval_key
 
 
@@ -41,6 +45,27 @@ def completed_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, so
         kind="has-state",
         hint="seed a pipeline with a name of its own",
     )
+
+
+def snapshot_for_seed(
+    deployment: Deployment, pipeline: Pipeline, place: str, operator: str, until_ms: int
+) -> Continuation:
+    """Return the continuation of the pipeline from one operator of a snapshot that statelib or Flink wrote.
+    ``operator``: its uid or the id in hex. The other operators of the snapshot are left out.
+
+    Raises InvalidRequestError (``bad-interval``) if the snapshot has its own time and it is not ``until_ms``;
+    NotFoundError (``no-operator``), and as :func:`~statelib.savepoints.opened.open_checkpoint`,
+    :func:`~statelib.flows.restore.continuation.continuation` and :meth:`Continuation.check`."""
+    opened = as_own(pipeline, deployment.open_at(place).select(operator))
+    own = replace(opened.metadata, operators=(opened.keyed_operator(),))
+    position = opened.position()
+    if position is not None and position.interval is not None and position.interval.end_ms != until_ms:
+        raise InvalidRequestError(
+            f"{opened.directory} has all events before {moment_of(position.interval.end_ms)}: expected that time, "
+            f"found {moment_of(until_ms)}",
+            kind="bad-interval",
+        )
+    return continuation(pipeline, replace(opened, metadata=own)).check()
 
 
 def begin_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, source: str, owner: str) -> Begun:

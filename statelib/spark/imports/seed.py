@@ -101,5 +101,6 @@ def _opened(spark: SparkSession, table: SeedTable) -> DataFrame:
         raise NotFoundError(
             f"{what} {table.place} cannot be read: {error.getCondition() or error}",
             kind="no-source",
-            hint="a name without / is a table of Spark's catalog; a path of another format needs --format",
+            hint="a name without / is a table of Spark's catalog; a path of another format needs --format, and a "
+            "savepoint of Flink --operator",
         ) from error

@@ -112,7 +112,7 @@ def _finished(
         run_snapshot(spark, deployment, pipeline, number, seed=seed)
         reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
         step("check_completeness")
-        report = check(deployment, pipeline, number)
+        report = check(deployment, pipeline, number, source=seed.snapshot if seed else None)
         step("register")
         return register(deployment, pipeline, number, report.report_uri)
     except (KeyboardInterrupt, SystemExit):
