@@ -136,6 +136,12 @@ def test_every_part_of_the_page_shows_the_history(admin: Page, tour: Tour, shot:
     expect(table.get_by_role("row").filter(has_text="savepoint")).to_contain_text("before release 2.4")
     expect(table.get_by_text(f"after a restore to {FIFTH}")).to_have_count(1)
 
+    tables = frame.get_by_role("table", name=f"Published tables of {AIRCRAFT}").get_by_role("row")
+    expect(tables.filter(has=frame.get_by_text("aircraft", exact=True))).to_contain_text(
+        re.compile(rf"Up to date.*{HEAD}")
+    )
+    expect(tables.filter(has_text="aircraft_changes")).to_contain_text(re.compile(rf"2 checkpoints.*{FIFTH}"))
+
     for number in (FIFTH, HEAD):
         frame.get_by_role("checkbox", name=f"Choose {number} for comparing").check()
     frame.get_by_role("link", name="Compare").click()

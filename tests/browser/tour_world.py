@@ -1,7 +1,7 @@
 """A deployment with a history to look at, made in this process: no Spark, no Airflow, but the gate and its reports.
 
 aircraft_activity: four days; the fifth given up once, then done; a savepoint; the sixth quarantined once, then done;
-back to the fifth day, the sixth again, and the seventh. The others: some plain days.
+back to the fifth day, the sixth again, and the seventh. Two tables are published. The others: some plain days.
 """
 
 from pathlib import Path
@@ -17,6 +17,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError
 from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.publication.steps import publish_tables
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
@@ -30,6 +31,12 @@ FIFTH, SAVED, QUARANTINED, HEAD = 6, 7, 8, 11
 """Checkpoints of aircraft_activity: of its fifth day, the savepoint, the one in quarantine, the head."""
 ROUTES_HEAD, STREAKS_HEAD = 5, 3
 BY = "tour"
+PUBLISH = """
+publish:
+  aircraft: {target: "{data}/tables/aircraft", mode: table, state: activity}
+  aircraft_changes: {target: "{data}/tables/aircraft_changes", mode: changes, state: activity}
+"""
+"""The tables of aircraft_activity: the first is up to date, the second two checkpoints behind."""
 
 
 def tour_places(root: Path) -> Places:
@@ -38,7 +45,8 @@ def tour_places(root: Path) -> Places:
     pipelines.mkdir(parents=True)
     for name in (AIRCRAFT, ROUTES, STREAKS):
         text = (CHECKOUT / "dags" / "pipelines" / f"{name}.yaml").read_text()
-        (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
+        text = text.replace("delay_s: 10", "delay_s: 1") + (PUBLISH if name == AIRCRAFT else "")
+        (pipelines / f"{name}.yaml").write_text(text)
     places = Places(work=root / "work", pipelines=pipelines)
     places.make_directories()
     until = day(DAYS).end_ms
@@ -58,8 +66,10 @@ def write_history(places: Places) -> None:
     assert kept_aside(deployment, 6) == QUARANTINED
     completed(deployment, AIRCRAFT, 6)
     back(deployment, FIFTH)
+    publish_tables(deployment, deployment.pipeline(AIRCRAFT))
     for number in (6, 7):
         completed(deployment, AIRCRAFT, number)
+    publish_tables(deployment, deployment.pipeline(AIRCRAFT), ("aircraft",))
     for name, last in ((ROUTES, ROUTES_HEAD), (STREAKS, STREAKS_HEAD)):
         for number in range(1, last + 1):
             completed(deployment, name, number)

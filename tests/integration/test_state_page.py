@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from statelib_airflow.api.routes import router
 
+from statelib.flows.publication.steps import publish_tables
 from statelib.flows.wiring import Deployment
 from tests.integration.state_page import QUARANTINED, REPORTED, ROLES, RUN, Answer, Server, page_world, state_page
 
@@ -134,6 +135,25 @@ def test_the_overview_has_every_pipeline_and_its_errors(server: Server) -> None:
     assert (sales["head"]["head"], sales["pending"]["head"], sales["generation"]) == (True, False, 1)
     assert {s["name"]: s["type"] for s in sales["states"]}["per_item"] == "map<string, long>"
     assert (tours["pending"], tours["strategy"], tours["error"]) == (None, "full", None)
+
+
+def test_a_published_table_shows_how_far_it_is_behind(world: World) -> None:
+    file = Path(world.deployment.pipelines_directory) / "tours.yaml"
+    text = file.read_text()
+    best, sea = "best: {target: '{data}/best', mode: table}", "sea: {target: sea.a.b, format: iceberg, mode: table}"
+    file.write_text(f"{text}publish:\n  {best}\n  {sea}\n")
+    try:
+        assert world.server.get("pipelines")["pipelines"][-1]["tables"] == ["best", "sea"]
+        best, sea = world.server.get("pipelines/tours/tables")["tables"]
+        assert (best["behind"], best["commit"], best["checkpoint_id"], best["error"]) == (1, 0, None, "")
+        assert "no Iceberg catalog 'sea' is configured" in sea["error"]
+        publish_tables(world.deployment, world.deployment.pipeline("tours"), ("best",))
+        best, _ = world.server.get("pipelines/tours/tables")["tables"]
+        assert (best["behind"], best["commit"], best["checkpoint_id"], best["format"]) == (0, 1, 1, "parquet")
+        assert best["interval"] is not None
+    finally:
+        file.write_text(text)
+    assert world.server.get("pipelines/tours/tables")["tables"] == []
 
 
 def page(server: Server, query: str) -> list[int]:

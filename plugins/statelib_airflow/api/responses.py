@@ -48,6 +48,7 @@ def _definition(file: Pipeline | None) -> dict[str, Any]:
         "parallelism": file.parallelism if file else None,
         "max_parallelism": file.max_parallelism if file else None,
         "states": tuple(DeclaredState(state.name, state.kind, state_type(state)) for state in states),
+        "tables": tuple(file.publish) if file else (),
     }
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request
 
 from statelib.catalog.views.browsing import MAX_PAGE, PageRequest
+from statelib.flows.publication.steps import standings
 from statelib.flows.views import overview
 from statelib.flows.views.anatomy import portrait
 from statelib.flows.views.comparison import compare
@@ -97,6 +98,15 @@ def comparison(pipeline: Name, left: Side, right: Side, request: Request) -> sha
     """Return two checkpoints with the differences between them."""
     result = compare(deployment(), pipeline, CheckpointId(left), CheckpointId(right))
     return responses.comparison_detail(result, _path(request))
+
+
+@router.get("/pipelines/{name}/tables")
+@reading
+def tables(pipeline: Name) -> shapes.TableList:
+    """Return the published tables of a pipeline, and how far each is behind the head."""
+    target = deployment()
+    overview.check_known(target, pipeline)
+    return shapes.TableList(standings(target, target.pipeline(pipeline)), now_ms())
 
 
 @router.get("/storage")

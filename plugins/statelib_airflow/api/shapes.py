@@ -7,6 +7,7 @@ that a view of the flows already declares is used as it is.
 from dataclasses import dataclass
 
 from statelib.catalog.views.browsing import Ancestor
+from statelib.flows.publication.steps import TableStanding
 from statelib.flows.views.anatomy import CheckpointFile, OperatorStateFacts, SideDataFacts, StateFacts, SubtaskFacts
 from statelib.flows.views.comparison import FileComparison, StateComparison
 from statelib.model.checkpoint import DataInterval, SnapshotKind
@@ -145,7 +146,8 @@ class UserRights:
 @dataclass(frozen=True)
 class PipelineRow:
     """A pipeline with its head. The settings of its file are null if the file does not load or does not exist, and
-    ``error`` says why. ``error`` also names a damaged row of the catalog."""
+    ``error`` says why. ``error`` also names a damaged row of the catalog. ``tables``: the names of its published
+    tables."""
 
     name: str
     description: str
@@ -155,6 +157,7 @@ class PipelineRow:
     parallelism: int | None
     max_parallelism: int | None
     states: tuple[DeclaredState, ...]
+    tables: tuple[str, ...]
     head: CheckpointRow | None
     pending: CheckpointRow | None
     quarantined: int
@@ -225,6 +228,14 @@ class StorageHistory:
 
     now: StorageRow
     samples: tuple[StoragePoint, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class TableList:
+    """The published tables of a pipeline."""
+
+    tables: tuple[TableStanding, ...]
     now_ms: int
 
 

@@ -6,7 +6,7 @@ that was killed is repeated by whoever comes next, and none is done twice.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.published_columns import published_state
@@ -28,16 +28,18 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class TableStanding:
-    """The position of a published table. ``checkpoint_id``: the checkpoint of its newest commit, None if it has no
-    commit. ``behind``: the number of checkpoints that are registered and not published. ``error``: why the table cannot
-    be read, or '', and then ``behind`` is 0."""
+    """The position of a published table. ``checkpoint_id``: the checkpoint of its newest commit, and ``interval`` the
+    one that this checkpoint applied; None if there is none. ``behind``: the number of checkpoints that are registered
+    and not published. ``error``: why the table cannot be read, and then ``behind`` is 0; or ''."""
 
     table: str
     target: str
     mode: str
-    checkpoint_id: CheckpointId | None
-    commit: int
-    behind: int
+    format: str
+    checkpoint_id: CheckpointId | None = None
+    interval: DataInterval | None = None
+    commit: int = 0
+    behind: int = 0
     error: str = ""
 
 
@@ -86,13 +88,24 @@ def standings(deployment: Deployment, pipeline: Pipeline) -> tuple[TableStanding
 def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableStanding:
     publication = pipeline.publish[name]
     target = publication.target.format(data=deployment.data)
+    standing = TableStanding(name, target, publication.mode, publication.format)
     try:
         newest = open_target(deployment, pipeline, name, new_attempt()).newest()
         behind = len(_unpublished(deployment, pipeline, newest))
+        if newest is None:
+            return replace(standing, behind=behind)
+        interval = newest.interval or _interval_of(deployment, pipeline, newest.checkpoint_id)
     except StatelibError as error:
-        return TableStanding(name, target, publication.mode, None, 0, 0, error.message)
-    checkpoint_id, number = (newest.checkpoint_id, newest.number) if newest else (None, 0)
-    return TableStanding(name, target, publication.mode, checkpoint_id, number, behind)
+        return replace(standing, error=error.message)
+    return replace(standing, checkpoint_id=newest.checkpoint_id, interval=interval, commit=newest.number, behind=behind)
+
+
+def _interval_of(deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId) -> DataInterval | None:
+    """Return the interval that a checkpoint applied, None if the catalog does not have it, as after a rebuild."""
+    try:
+        return deployment.catalog().get(PipelineName(pipeline.name), checkpoint_id).interval
+    except NotFoundError:
+        return None
 
 
 def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterator[PublishedCommit]:

@@ -1,5 +1,5 @@
 // Made-up answers of the API for working on the page without Airflow, and for the tests of its parts.
-import type { CheckpointRow, CheckpointDetail, ComparisonDetail, PipelineRow, CheckpointFile, StorageHistory } from "../src/api";
+import type { CheckpointRow, CheckpointDetail, ComparisonDetail, PipelineRow, CheckpointFile, StorageHistory, TableStanding } from "../src/api";
 
 const DAY = 86_400_000;
 const KIB = 1024;
@@ -165,6 +165,7 @@ export function pipelines(): PipelineRow[] {
       parallelism: recipe.parallelism,
       max_parallelism: 128,
       states: recipe.states,
+      tables: tablesOf(recipe.name).map((one) => one.table),
       head: history.find((one) => one.head) ?? null,
       pending: history.find((one) => one.state === "PENDING") ?? null,
       quarantined: history.filter((one) => one.state === "QUARANTINED").length,
@@ -178,6 +179,21 @@ export function pipelines(): PipelineRow[] {
   return [...made, broken()];
 }
 
+/** One table of each kind: up to date, behind, in trouble. */
+export function tablesOf(name: string): TableStanding[] {
+  if (name !== "aircraft_activity") return [];
+  const history = HISTORIES.get(name) ?? [];
+  const head = history.find((one) => one.head);
+  const [, , earlier] = history.filter((one) => one.state === "COMPLETED" && one.kind === "CHECKPOINT").reverse();
+  const of = (one: CheckpointRow | undefined) => ({ checkpoint_id: one?.checkpoint_id ?? null, interval: one?.interval ?? null });
+  const target = "s3://lake-prod/tables/aircraft";
+  return [
+    { table: "aircraft", target, mode: "table", format: "delta", ...of(head), commit: 139, behind: 0, error: "" },
+    { table: "aircraft_changes", target: `${target}_changes`, mode: "changes", format: "parquet", ...of(earlier), commit: 137, behind: 2, error: "" },
+    { table: "destinations", target: "lake.flights.destinations", mode: "table", format: "iceberg", ...of(undefined), commit: 0, behind: 0, error: "lake.flights.destinations: no Iceberg catalog 'lake' is configured" },
+  ];
+}
+
 function broken(): PipelineRow {
   return {
     name: "gate_turnarounds",
@@ -188,6 +204,7 @@ function broken(): PipelineRow {
     parallelism: null,
     max_parallelism: null,
     states: [],
+    tables: [],
     head: null,
     pending: null,
     quarantined: 0,

@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Connect, Plugin } from "vite";
 import type { CheckpointRow } from "../src/api";
-import { comparisonOf, detailOf, HISTORIES, NOW, pipelines, storageOf } from "./data.ts";
+import { comparisonOf, detailOf, HISTORIES, NOW, pipelines, storageOf, tablesOf } from "./data.ts";
 
 class Missing extends Error {}
 
@@ -45,6 +45,7 @@ function found(path: string[], query: URLSearchParams): unknown {
   if (first === "runs") return { pipeline: "aircraft_activity", checkpoint_id: 143 };
   if (path.length === 1) return { pipelines: pipelines(), now_ms: NOW };
   if (what === "storage") return storageOf(name);
+  if (what === "tables") return { tables: tablesOf(name), now_ms: NOW };
   if (what === "compare") return comparisonOf(one(name, query.get("left") ?? ""), one(name, query.get("right") ?? ""));
   return id ? detailOf(one(name, id)) : pageOf(HISTORIES.get(name) ?? [], query);
 }

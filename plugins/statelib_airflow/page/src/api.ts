@@ -204,7 +204,8 @@ export interface PipelineList {
 
 /**
  * A pipeline with its head. The settings of its file are null if the file does not load or does not exist, and
- * `error` says why. `error` also names a damaged row of the catalog.
+ * `error` says why. `error` also names a damaged row of the catalog. `tables`: the names of its published
+ * tables.
  */
 export interface PipelineRow {
   name: string;
@@ -215,6 +216,7 @@ export interface PipelineRow {
   parallelism: number | null;
   max_parallelism: number | null;
   states: DeclaredState[];
+  tables: string[];
   head: CheckpointRow | null;
   pending: CheckpointRow | null;
   quarantined: number;
@@ -350,6 +352,29 @@ export interface SubtaskFacts {
   bytes: number;
 }
 
+/** The published tables of a pipeline. */
+export interface TableList {
+  tables: TableStanding[];
+  now_ms: number;
+}
+
+/**
+ * The position of a published table. `checkpoint_id`: the checkpoint of its newest commit, and `interval` the
+ * one that this checkpoint applied; null if there is none. `behind`: the number of checkpoints that are registered
+ * and not published. `error`: why the table cannot be read, and then `behind` is 0; or ''.
+ */
+export interface TableStanding {
+  table: string;
+  target: string;
+  mode: string;
+  format: string;
+  checkpoint_id: number | null;
+  interval: DataInterval | null;
+  commit: number;
+  behind: number;
+  error: string;
+}
+
 /** The rights of the user on a pipeline. */
 export interface UserRights {
   read: boolean;
@@ -363,6 +388,7 @@ export interface Responses {
   "pipelines/{name}/checkpoints": CheckpointList;
   "pipelines/{name}/checkpoints/{checkpoint_id}": CheckpointDetail;
   "pipelines/{name}/compare": ComparisonDetail;
+  "pipelines/{name}/tables": TableList;
   "storage": StorageList;
   "pipelines/{name}/storage": StorageHistory;
   "runs/{dag_id}/{run_id}": RunCheckpoint;

@@ -20,7 +20,7 @@ export const newClient = () =>
   });
 
 /** The response of a route that has the server's clock. */
-async function timed<Route extends "pipelines" | "pipelines/{name}/checkpoints" | "storage">(
+async function timed<Route extends "pipelines" | "pipelines/{name}/checkpoints" | "pipelines/{name}/tables" | "storage">(
   route: Route,
   parameters: Parameters,
   signal: AbortSignal,
@@ -77,6 +77,12 @@ export const useComparison = (pipeline: string, left: number | null, right: numb
         ? skipToken
         : ({ signal }) => getJson("pipelines/{name}/compare", { name: pipeline, left, right }, signal),
     refetchInterval: false,
+  });
+
+export const useTables = (pipeline: string) =>
+  useQuery({
+    queryKey: ["tables", pipeline],
+    queryFn: ({ signal }) => timed("pipelines/{name}/tables", { name: pipeline }, signal),
   });
 
 export const useStorage = () =>

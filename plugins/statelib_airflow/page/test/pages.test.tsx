@@ -3,7 +3,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { cleanup, configure, fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { detailOf, HISTORIES, NOW, pipelines } from "../mock/data.ts";
+import { detailOf, HISTORIES, NOW, pipelines, tablesOf } from "../mock/data.ts";
 import { App } from "../src/app";
 import { newClient } from "../src/queries";
 
@@ -16,6 +16,8 @@ const history = (name: string) => [...(HISTORIES.get(name) ?? [])].reverse();
 
 function usual(path: string): [number, unknown] {
   if (path === "pipelines") return [200, { pipelines: pipelines(), now_ms: NOW }];
+  const published = /^pipelines\/(\w+)\/tables$/.exec(path);
+  if (published) return [200, { tables: tablesOf(published[1] ?? ""), now_ms: NOW }];
   const found = /^pipelines\/(\w+)\/checkpoints(?:\/(\d+))?/.exec(path);
   const rows = history(found?.[1] ?? "");
   const one = rows.find((row) => row.checkpoint_id === Number(found?.[2]));
@@ -98,6 +100,22 @@ describe("history", () => {
     const restore = await screen.findByRole("link", { name: "Restore… to 55" });
     expect(restore.title).toBe("Opens route_delays.restore: press Trigger there and enter checkpoint 55");
     for (const id of [58, 57, 49]) expect(screen.queryByRole("link", { name: `Restore… to ${id}` })).toBeNull();
+  });
+
+  it("shows how far each published table is behind", async () => {
+    show("#/p/aircraft_activity");
+    const table = await screen.findByRole("table", { name: "Published tables of aircraft_activity" });
+    const [, whole, changes, broken] = within(table).getAllByRole("row").map((row) => row.textContent);
+    expect(whole).toContain("Up to date139");
+    expect(changes).toContain("2 checkpoints137");
+    expect(broken).toContain("no Iceberg catalog 'lake' is configured");
+  });
+
+  it("shows no tables where none are published, and asks for none", async () => {
+    show("#/p/route_delays");
+    await screen.findByRole("table", { name: "Checkpoints of route_delays" });
+    expect(screen.queryByText("Published tables")).toBeNull();
+    expect(asked.filter((path) => path.endsWith("/tables"))).toEqual([]);
   });
 
   it("walks its chart by keys, and has its numbers as a table", async () => {

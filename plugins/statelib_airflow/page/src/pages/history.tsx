@@ -14,6 +14,7 @@ import { Timeline } from "../parts/timeline";
 import { CHART_ROWS, PAGE_ROWS, useCheckpoints, usePipeline } from "../queries";
 import { type Query, to } from "../route";
 import { PipelineHead } from "./head";
+import { PublishedTables } from "./tables";
 
 export function HistoryPage({ pipeline: name, query }: { pipeline: string; query: Query }) {
   const { pipeline } = usePipeline(name);
@@ -33,6 +34,7 @@ export function HistoryPage({ pipeline: name, query }: { pipeline: string; query
         }
       />
       <RecentChart name={name} />
+      {pipeline !== null && pipeline.tables.length > 0 && <PublishedTables pipeline={name} />}
       <Section title="Checkpoints" id="checkpoints">
         <Rows name={name} pipeline={pipeline} query={query} />
       </Section>
