@@ -15,7 +15,7 @@ from statelib.model.moments import epoch_ms, moment_of
 from statelib_airflow.airflow_internals import asset_was_updated
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
-from statelib_airflow.runtime import runs
+from statelib_airflow.runtime import steps
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -55,7 +55,10 @@ class SourceReadyOperator(BaseOperator):
         from statelib.model.ids import PipelineName
 
         hook = StatelibHook(self.statelib_conn_id)
-        pipeline, interval = hook.pipeline(self.pipeline), runs.data_interval(context)
+        pipeline = hook.pipeline(self.pipeline)
+        interval = steps.interval_of_run(hook, pipeline, context)
+        if interval is None:
+            return []
         with failing_fast():
             deployment = hook.deployment()
             rules = list(ready_rules(pipeline, deployment.data, interval))

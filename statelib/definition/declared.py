@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from statelib.definition.parts.model import (
     Alerts,
@@ -41,22 +41,29 @@ if TYPE_CHECKING:
     from statelib.functions.state_function import StateFunction
 
 
+def _manual(value: object) -> object:
+    return None if value == "manual" else value
+
+
 class DeclaredPipeline(Part):
     """The fields of a pipeline file, and values that follow from them alone.
 
-    ``path``: the file that it was read from, '' if none. ``on_null_key``: whether an event without a key fails the run
-    or is dropped and counted. ``on_gap``: whether an interval may be left out. ``schedule`` None: the pipeline is run
-    by hand only. ``source``: the only source; ``sources``: several sources by name. ``order_by``: the
-    columns that say whether an event comes before or after a delete of its key. ``uid``: the text that the operator's
-    id is computed from, '' means the name. ``renamed_from``: earlier names and uids. ``uid_hash``: the operator's id
-    itself, in hex. ``allow_non_restored_state``: stored states that the file no longer has may be left out."""
+    ``path``: the file that it was read from, '' if none. ``on_null_key``: whether an event without a key fails the
+    run or is dropped and counted. ``on_gap``: whether an interval may be left out. ``schedule`` None, in a file
+    also ``manual``: the pipeline is run by hand only. ``source``: the only source; ``sources``: several sources by
+    name. ``order_by``: the columns that say whether an event comes before or after a delete of its key. ``uid``:
+    the text that the operator's id is computed from, '' means the name. ``renamed_from``: earlier names and uids.
+    ``uid_hash``: the operator's id itself, in hex. ``allow_non_restored_state``: stored states that the file no
+    longer has may be left out."""
 
     name: str
     uid: str = ""
     uid_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
     renamed_from: Names = ()
     description: str = ""
-    schedule: Schedule | None = None
+    schedule: Annotated[
+        Schedule | None, BeforeValidator(_manual, json_schema_input_type=Schedule | Literal["manual"] | None)
+    ] = None
     source: Source | None = None
     sources: dict[str, Source] = Field(default={})
     key: Names
@@ -82,6 +89,11 @@ class DeclaredPipeline(Part):
     def zone(self) -> tzinfo:
         """The time zone of the schedule, UTC if there is none. Times of the pipeline without an offset are in it."""
         return self.schedule.zone if self.schedule else UTC
+
+    @property
+    def cron_schedule(self) -> Schedule | None:
+        """The schedule if it is by time; None if the pipeline is run by hand or by updates of an asset."""
+        return self.schedule if self.schedule is not None and not self.schedule.asset else None
 
     @property
     def inputs(self) -> dict[str, Source]:

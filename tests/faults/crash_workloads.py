@@ -27,6 +27,7 @@ from statelib.flows.restore.holding import hold_source, release_source
 from statelib.flows.restore.quarantine import release
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
+from statelib.flows.savepoint.seeds import begin_seed
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.functions.interval import IntervalResult
@@ -37,6 +38,8 @@ from statelib.model.quality import QualityResult, Severity
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
+from statelib.spark.imports.seed_columns import STATE
+from statelib.spark.imports.seed_rows import PutRows
 from statelib.spark.snapshot.worker import Change, Work, apply_events, snapshot_subtask
 from tests.faults.crash_world import FORK, NAME, World, abroad, events
 from tests.support.worlds import day, owned
@@ -71,10 +74,11 @@ def take(
     table: pa.Table | None = None,
     change: Change | None = None,
     tries: int = 1,
+    seed: str = "",
 ) -> None:
     """Run the snapshot job, unless it was done before. An error is recorded, as the job does. ``tries``: how often
     each task runs; the driver discards the files of all but the first."""
-    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id, seed=seed)
     if plan is None:
         return
     table = event_schema(pipeline).empty_table() if table is None else table
@@ -278,6 +282,16 @@ def copied_fork(deployment: Deployment) -> None:
         fork(deployment, deployment.pipeline(FORK), of_day(deployment, BASE), "test", copy=True)
 
 
+def seeded(deployment: Deployment) -> None:
+    """Begin a pipeline with a table that has the totals of the first day."""
+    pipeline = deployment.pipeline(FORK)
+    begun = begin_seed(deployment, pipeline, day(1).end_ms, "a table", "test")
+    if not begun.already_completed:
+        totals = events(1).group_by("shop").aggregate([("amount", "sum")]).rename_columns(["shop", f"{STATE}total"])
+        take(deployment, pipeline, begun.checkpoint_id, totals, PutRows(("total",)), seed="a table")
+        register(deployment, pipeline, begun.checkpoint_id)
+
+
 def migrate(deployment: Deployment) -> None:
     """Migrate a new catalog."""
     replace(deployment, catalog_url=f"sqlite:///{deployment.data}/new.db").catalog().head(NAME)
@@ -301,6 +315,7 @@ WORKLOADS: dict[str, Callable[[Deployment], None]] = CENTRAL | {
     "speculated": speculated,
     "import": imported,
     "copied fork": copied_fork,
+    "seed": seeded,
     "migrate": migrate,
 }
 
@@ -327,8 +342,8 @@ def recover(deployment: Deployment, workload: str, *, from_the_task: bool = Fals
 def go_on(deployment: Deployment) -> None:
     for record in deployment.catalog().list(None, {CheckpointState.PENDING}):
         pipeline = deployment.pipeline(record.pipeline)
-        if record.key.startswith("fork:"):
-            continue
+        if record.key.startswith("fork:") or record.note.startswith("seed from"):
+            continue  # no task of Airflow does this
         number = None if record.interval is None else day_of(record)
         take(deployment, pipeline, record.checkpoint_id, None if number is None else events(number))
         register(deployment, pipeline, record.checkpoint_id)

@@ -11,7 +11,7 @@ import pytest
 from statelib.crash_points import POINTS
 from statelib.testing.crash_points import Place
 from tests.faults.crash_child import recovered, recovering, run, work
-from tests.faults.crash_kit import EMPTY, ORDER, SETTINGS, Tally, Worlds, worlds
+from tests.faults.crash_kit import EMPTY, ORDER, SETTINGS, Tally, Worlds, spread, worlds
 from tests.support.extent import TEST_FAULTS, name_of, rounds
 from tests.support.s3_endpoint import S3Endpoint
 
@@ -84,6 +84,19 @@ def test_a_process_killed_again_during_recovery_is_recovered(tmp_path: Path) -> 
         if wrong is not None:  # The number of directories that RocksDB makes is not the same each time.
             tally.add(run_name, wrong)
     assert tally.runs > 0.8 * number
+    tally.close()
+
+
+@pytest.mark.timeout(3600)
+def test_a_seed_that_is_killed_anywhere_can_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    world = Worlds(tmp_path / "w")
+    tally = Tally("a seed killed at a point, then repeated")
+    for place in spread(world.trace("seed"), rounds(4, 200), SEED):
+        wrong = killed(world, "seed", [place], False, tmp_path / "report")
+        if wrong is not None:
+            tally.add(f"seed {place.point} ({place.nth})", wrong)
+    assert tally.runs
     tally.close()
 
 

@@ -109,7 +109,8 @@ def test_only_the_last_try_aborts_a_checkpoint(
     submit.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    run = SimpleNamespace(dag_id="own", run_id="r1", data_interval_start=DAY_2 - DAY, data_interval_end=DAY_2)
+    bounds = {"data_interval_start": DAY_2 - DAY, "data_interval_end": DAY_2}
+    run = SimpleNamespace(dag_id="own", run_id="r1", consumed_asset_events=[], **bounds)
     states = []
     for number in (1, 2):
         operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import polars as pl
 import psutil
 import pytest
+import yaml
 
 from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import COMPONENTS, RunningAirflow, airflow, exclusive, free_ports, migrate
@@ -41,6 +42,10 @@ WAITING = PipelineName("waiting")
 state."""
 UPSTREAM = PipelineName("upstream")
 """A copy of :data:`ROUTES` that never runs: only the test reports a new state of it."""
+SENDER = PipelineName("sender")
+"""A copy of :data:`ROUTES` that never runs: only the test reports new states of it."""
+FED = PipelineName("fed")
+"""A copy of :data:`STREAKS` whose runs the states of :data:`SENDER` start."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 600.0
 DAY_MS = 86_400_000
@@ -88,7 +93,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
         text = (places.checkout / "dags" / "pipelines" / f"{name}.yaml").read_text()
         (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
     routes = (pipelines / f"{ROUTES}.yaml").read_text()
-    for name in (MARKED, UPSTREAM):
+    for name in (MARKED, UPSTREAM, SENDER):
         (pipelines / f"{name}.yaml").write_text(routes.replace(ROUTES, name))
     ready = (
         "  ready:\n    marker: '{data}/done/{start:%Y-%m-%d}'\n"
@@ -96,6 +101,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     )
     waiting = (pipelines / f"{STREAKS}.yaml").read_text().replace(f"name: {STREAKS}", f"name: {WAITING}")
     (pipelines / f"{WAITING}.yaml").write_text(waiting.replace("  columns:\n", f"{ready}  columns:\n"))
+    streaks = yaml.safe_load((pipelines / f"{STREAKS}.yaml").read_text())
+    fed = {"name": str(FED), "schedule": {"asset": state_asset_uri(SENDER), "start": "2013-01-01"}}
+    (pipelines / f"{FED}.yaml").write_text(yaml.safe_dump(streaks | fed, sort_keys=False))
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places), listening(places) as receivers:
@@ -233,9 +241,7 @@ def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World)
     wait_for(lambda: "was not updated since" in str(client.call("GET", log)) or None, "a look at the asset")
     wait_for(deferred, "a wait for the asset")
     assert world.records(WAITING) == []
-    assets = client.call("GET", "/assets?limit=100")["assets"]
-    (asset,) = [asset["id"] for asset in assets if asset["uri"] == state_asset_uri(UPSTREAM)]
-    client.call("POST", "/assets/events", {"asset_id": asset})
+    client.call("POST", "/assets/events", {"asset_id": asset_id(client, UPSTREAM)})
     world.succeed(world.wait(day, dag))
     assert _states(world, WAITING) == [CheckpointState.COMPLETED]
 
@@ -243,6 +249,39 @@ def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World)
     client.clear(dag, run.run_id)
     again = world.succeed(world.wait(day, dag))
     assert client.task_states(dag, again.run_id)["snapshot"] == "skipped", "an applied interval is not waited for"
+
+
+def test_updates_of_an_asset_start_runs_for_their_intervals(world: World) -> None:
+    client, dag = world.client, f"{FED}.checkpoint"
+    client.pause(dag, False)
+
+    def updated(start: str, end: str) -> Run:
+        """Return the run that an update starts, after it has ended."""
+        before = {run.run_id for run in client.runs(dag)}
+        extra = {"start": start, "end": end}
+        client.call("POST", "/assets/events", {"asset_id": asset_id(client, SENDER), "extra": extra})
+        new = wait_for(lambda: next((r for r in client.runs(dag) if r.run_id not in before), None), "the run")
+        return client.wait_for_run(dag, new.run_id, PATIENCE_S)
+
+    first = world.succeed(updated("2013-01-01", "2013-01-02"))
+    assert client.task_states(dag, first.run_id)["register"] == "success"
+    again = world.succeed(updated("2013-01-01", "2013-01-02"))
+    assert client.task_states(dag, again.run_id)["snapshot"] == "skipped", "the state has this interval already"
+    gap = updated("2013-01-03", "2013-01-04")
+    assert gap.state == "failed"
+    assert "does not follow the last applied one" in client.failed_log(gap)
+    world.succeed(updated("2013-01-02", "2013-01-03"))
+    client.clear(dag, gap.run_id)
+    world.succeed(client.wait_for_run(dag, gap.run_id, PATIENCE_S))
+    days = [record.interval for record in world.records(FED) if record.state is CheckpointState.COMPLETED]
+    start = 15_706 * DAY_MS
+    assert days == [DataInterval(start + n * DAY_MS, start + (n + 1) * DAY_MS) for n in range(3)]
+
+
+def asset_id(client: AirflowClient, name: PipelineName) -> int:
+    assets = client.call("GET", "/assets?limit=100")["assets"]
+    (number,) = [int(asset["id"]) for asset in assets if asset["uri"] == state_asset_uri(name)]
+    return number
 
 
 def state_asset_uri(name: PipelineName) -> str:

@@ -130,7 +130,11 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
 def context_of(operator: Any, number: int, store: Any = None) -> Any:
     """Return the context that Airflow passes to the try ``number`` of an operator."""
     run = SimpleNamespace(
-        dag_id="own", run_id="r1", data_interval_start=DAY_2 - timedelta(days=1), data_interval_end=DAY_2
+        dag_id="own",
+        run_id="r1",
+        data_interval_start=DAY_2 - timedelta(days=1),
+        data_interval_end=DAY_2,
+        consumed_asset_events=[],
     )
     instance = SimpleNamespace(
         dag_id="own", run_id="r1", task_id="checkpoint", try_number=number, max_tries=2, stats_tags={}

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_parsing_context
 
 from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.model import Schedule
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
 from statelib_airflow.airflow_internals import deadline_alert, interval_timetable
@@ -21,7 +22,7 @@ from statelib_airflow.links import link_checkpoint
 from statelib_airflow.notifications import StatelibNotifier
 from statelib_airflow.operators import StatelibSparkOperator
 from statelib_airflow.runtime import observing
-from statelib_airflow.runtime.steps import state_asset
+from statelib_airflow.runtime.steps import asset_of, state_asset
 from statelib_airflow.source_ready import SourceReadyOperator
 
 SPARK_STARTS_AND_ENDS = timedelta(minutes=5)
@@ -88,7 +89,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
     schedule = pipeline.schedule
     dag = DAG(
         f"{pipeline.name}.checkpoint",
-        schedule=interval_timetable(schedule.cron, schedule.time_zone) if schedule else None,
+        schedule=_timetable(schedule) if schedule else None,
         start_date=schedule.start if schedule else None,
         end_date=schedule.end if schedule else None,
         catchup=schedule.catchup if schedule else False,
@@ -107,6 +108,15 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
         if any(source.ready is not None for source in pipeline.inputs.values()):
             SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
     return dag
+
+
+def _timetable(schedule: Schedule) -> Any:
+    """Return what starts the runs of a schedule: the moments of its cron expression, or the updates of its asset.
+
+    A reference by URI would start runs too, but they would not get the updates that started them (Airflow 3.3)."""
+    if schedule.asset:
+        return [asset_of(schedule.asset)]
+    return interval_timetable(schedule.cron, schedule.time_zone)
 
 
 def _savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
@@ -249,6 +259,8 @@ A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; afte
 success to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
 result from storage, `register` is the commit point. `abort` aborts an unfinished checkpoint, and is skipped otherwise.
 `publish`, if the file has tables to publish, brings them to the registered state; if it fails, no checkpoint is lost.
+A run that an update of an asset started applies the interval that the update names or, without one, the time from the
+end of the state to the update.
 Clearing a run is safe: an interval that the state has already is not applied again. A backfill is applied in
 order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
 """

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import Asset
 
 from statelib_airflow.failures import failing_fast
@@ -19,8 +20,10 @@ from statelib_airflow.runtime import observing, runs
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from statelib.definition.pipeline import Pipeline
     from statelib.flows.checkpoint.steps import Begun
     from statelib.flows.restore.plan import RestorePlan
+    from statelib.model.checkpoint import DataInterval
     from statelib.model.failure import CheckpointFailureReason
     from statelib.model.ids import CheckpointId
     from statelib.model.record import CheckpointRecord
@@ -35,8 +38,14 @@ def state_asset(pipeline: str) -> Asset:
     """Return the asset that every completed checkpoint of a pipeline updates.
 
     ``schedule=[state_asset("aircraft_activity")]`` runs a DAG after each checkpoint. The event's extra has ``id``,
-    ``bytes``, ``keys`` (None if unknown), ``entries`` and ``duration_ms``."""
+    ``bytes``, ``keys`` (None if unknown), ``entries``, ``duration_ms``, and ``start`` and ``end`` of the interval."""
     return Asset(name=f"{pipeline}.state", uri=f"{SCHEME}{pipeline}/state")
+
+
+def asset_of(uri: str) -> Asset:
+    """Return the asset of a URI: the state of a pipeline, or one whose name is its URI."""
+    pipeline = uri.removeprefix(SCHEME).removesuffix("/state")
+    return state_asset(pipeline) if uri == f"{SCHEME}{pipeline}/state" else Asset(uri=uri)
 
 
 def begin_checkpoint(
@@ -49,15 +58,40 @@ def begin_checkpoint(
     interval's events."""
     from statelib.flows.checkpoint.steps import begin
 
-    loaded, interval = hook.pipeline(pipeline), runs.data_interval(context)
+    loaded = hook.pipeline(pipeline)
     if runs.earlier_is_running(context):
         log.info("waiting for the runs before this one")
         return None
+    interval = interval_of_run(hook, loaded, context)
+    if interval is None:
+        return _head_of(hook, loaded.name)
     with failing_fast(), observing.aborted(hook, loaded.name):
         begun = begin(hook.deployment(), loaded, interval, runs.owner(context), assume_ready=assume_ready)
     observing.in_log(loaded.name, begun.checkpoint_id)
     log.info("checkpoint %d %s", begun.checkpoint_id, "holds this interval" if begun.already_completed else "begun")
     return begun
+
+
+def interval_of_run(hook: StatelibHook, pipeline: "Pipeline", context: "Context") -> "DataInterval | None":
+    """Return the data interval of the run, by its timetable or by the updates of assets that started it. None if the
+    state has everything already that the updates name."""
+    if not context["dag_run"].consumed_asset_events:
+        return runs.data_interval(context)
+    from statelib.flows.checkpoint.asset_intervals import interval_of_updates
+
+    with failing_fast():
+        return interval_of_updates(hook.deployment(), pipeline, runs.asset_updates(context, pipeline.zone))
+
+
+def _head_of(hook: StatelibHook, name: str) -> "Begun":
+    """Return the head of the pipeline as the checkpoint that a run has nothing to add to."""
+    from statelib.flows.checkpoint.steps import Begun
+    from statelib.model.ids import PipelineName
+
+    head = hook.deployment().catalog().head(PipelineName(name)).head
+    if head is None:
+        raise AirflowSkipException("the asset was updated before schedule.start: nothing to do")
+    return Begun(head, already_completed=True)
 
 
 def begin_savepoint(hook: StatelibHook, pipeline: str, request: Mapping[str, Any], context: "Context") -> "Begun":
@@ -136,13 +170,22 @@ def _announce(record: "CheckpointRecord", context: "Context") -> dict[str, int |
     facts = {**contents_of(record), "duration_ms": duration_ms}
     for outlet in context["task"].outlets:
         if isinstance(outlet, Asset) and outlet.uri.startswith(SCHEME):
-            context["outlet_events"][outlet].extra = {**facts}
+            context["outlet_events"][outlet].extra = {**facts, **_bounds_of(record)}
     contents = keys_and_entries(record.keys, record.entries or 0)
     log.info(
         "checkpoint %(id)d is registered: %(bytes)d bytes, %(duration_ms)d ms, %(contents)s",
         {**facts, "contents": contents},
     )
     return facts
+
+
+def _bounds_of(record: "CheckpointRecord") -> dict[str, str]:
+    """Return the bounds of the interval of a checkpoint, which a pipeline reads whose runs the asset starts."""
+    from statelib.model.moments import moment_of
+
+    interval = record.interval
+    bounds = {} if interval is None else {"start": interval.start_ms, "end": interval.end_ms}
+    return {name: moment_of(at_ms).isoformat() for name, at_ms in bounds.items()}
 
 
 def contents_of(record: "CheckpointRecord") -> dict[str, int | None]:

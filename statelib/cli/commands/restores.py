@@ -208,7 +208,7 @@ def _next_step(pipeline: Pipeline, plan: RestorePlan) -> str:
 def _command_without_airflow(pipeline: Pipeline, plan: RestorePlan) -> str:
     """Return the ``statelib run`` command that replays the intervals after the restored state. Return '' if there is
     nothing to replay, or no schedule that has intervals."""
-    first, last, schedule = plan.replay_from_ms, plan.replay_until_ms, pipeline.schedule
+    first, last, schedule = plan.replay_from_ms, plan.replay_until_ms, pipeline.cron_schedule
     if schedule is None or first is None or last is None or last < first:
         return ""
     try:

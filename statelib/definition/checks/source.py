@@ -1,5 +1,6 @@
 """Checks of a pipeline file's schedule and of one source. Pure: they yield problems and never raise."""
 
+import re
 from collections.abc import Iterator
 
 from statelib.definition.checks.bounds import FAR_APART, check_bounds
@@ -18,6 +19,10 @@ FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
 """Formats that Spark reads from a path only."""
 INCREMENTAL_FORMATS = ("delta",)
 """Formats whose commits can be read."""
+
+
+_ASSET = re.compile(r"(?!airflow:)[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]{1,1400}")
+"""The URIs that Airflow accepts for an asset."""
 
 
 def check_source(source: Source, where: Where, schedule: Schedule | None) -> Iterator[Problem]:
@@ -85,13 +90,20 @@ def _check_template(text: str, where: Where, *, variables: bool = False) -> Iter
 
 def check_schedule(schedule: Schedule) -> Iterator[Problem]:
     """Yield the problems of the schedule alone."""
-    problem = cron_problem(schedule.cron)
+    if bool(schedule.cron) == bool(schedule.asset):
+        yield Problem(("schedule",), "expected one of cron and asset")
+        return
+    if schedule.asset and not _ASSET.fullmatch(schedule.asset):
+        yield Problem(("schedule", "asset"), f"expected a URI such as s3://lake/orders, found {schedule.asset!r}")
+    problem = None if schedule.asset else cron_problem(schedule.cron)
+    if schedule.catchup and schedule.asset:
+        yield Problem(("schedule", "catchup"), "has no meaning for an asset: its runs follow its updates")
     if problem is not None:
         yield Problem(("schedule", "cron"), f"{schedule.cron!r}: {problem}", "bad-cron")
     yield from _check_zone(schedule.time_zone, ("schedule", "time_zone"))
     if schedule.end is not None and schedule.end < schedule.start:
         yield Problem(("schedule", "end"), f"{schedule.end} is before start, {schedule.start}")
-    if problem is None and (text := clock_change_problem(schedule)):
+    if problem is None and schedule.cron and (text := clock_change_problem(schedule)):
         yield Problem(("schedule", "cron"), text, "bad-cron")
 
 

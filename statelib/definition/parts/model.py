@@ -80,11 +80,13 @@ class Part(BaseModel):
 
 
 class Schedule(Part):
-    """The times when Airflow runs the pipeline. ``cron``: a cron expression or one of Airflow's presets.
-    ``time_zone``: the zone of ``cron``, and of the times of the pipeline without an offset; None: UTC. ``start`` and
-    ``end`` bound the data intervals. ``catchup``: Airflow also runs the intervals between ``start`` and today."""
+    """The schedule by which Airflow runs the pipeline. ``cron``: a cron expression or one of Airflow's presets; or
+    ``asset``: the URI of an Airflow asset, whose updates start the runs. ``time_zone``: the zone of ``cron``, and
+    of the times of the pipeline without an offset; None: UTC. ``start`` and ``end`` bound the data intervals.
+    ``catchup``: Airflow also runs the intervals between ``start`` and today."""
 
-    cron: str
+    cron: str = ""
+    asset: str = ""
     time_zone: str | None = None
     start: Moment
     end: Moment | None = None
@@ -97,7 +99,9 @@ class Schedule(Part):
 
     @property
     def text(self) -> str:
-        """The cron expression, with its zone if it has one, as people see them."""
+        """The cron expression, with its zone if it has one, or the asset, as people see them."""
+        if self.asset:
+            return f"asset {self.asset}"
         return self.cron if self.time_zone is None else f"{self.cron} in {self.time_zone}"
 
     def local_text(self, moment_ms: int) -> str:

@@ -98,12 +98,15 @@ DESCRIPTIONS = {
     "uid_hash": "The operator's id itself, 32 hexadecimal digits, like `setUidHash()` in Flink.",
     "renamed_from": "Earlier names and uids of the pipeline. Their history is continued.",
     "description": "A text for people. Airflow shows it.",
-    "schedule": "The times when Airflow runs the pipeline. Without it the pipeline is run by hand only.",
+    "schedule": "When Airflow runs the pipeline. Without it, or with `manual`, the pipeline is run by hand only.",
     "schedule.cron": "A cron expression or a preset such as `@daily`. Each run applies the interval between two ticks.",
+    "schedule.asset": "The URI of an Airflow asset, instead of `cron`: each update of it starts a run, whose interval "
+    "the update names, or which ends at its time. [More](../airflow.md#runs-that-an-asset-starts).",
     "schedule.time_zone": "The zone of `cron`, such as `Europe/Berlin`; a day of it may have 23 or 25 hours. `{start}` "
     "and `{end}` of the source are then in this zone, too. Default: UTC. "
     "[More](../sources.md#intervals-in-a-time-zone).",
-    "schedule.start": "The start of the first interval, in `schedule.time_zone` or UTC unless it has an offset.",
+    "schedule.start": "The start of the first interval, or for an asset of the first events, in `schedule.time_zone` "
+    "or UTC unless it has an offset.",
     "schedule.end": "No interval begins after this time.",
     "schedule.catchup": "Whether Airflow also runs the intervals between `start` and today.",
     "source": "The source of the events, if there is only one.",

@@ -65,7 +65,7 @@ def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) 
 
     Raises InvalidRequestError: ``interval-not-of-schedule`` if schedule and source do not determine the places of the
     interval's events; ``source-not-bounded`` if two of its parts have the same place."""
-    schedule = pipeline.schedule
+    schedule = pipeline.cron_schedule
     intervals = cut(schedule, interval) if schedule else None
     if intervals is None:
         for field, source in pipeline.inputs.items():
@@ -90,7 +90,7 @@ def _names_alone(pipeline: DeclaredPipeline, source: Source, interval: DataInter
     directory of a weekly schedule is named by its Monday, but has the events of the week, not of that day."""
     texts = " ".join(source.templates.values())
     both = "{start" in texts and "{end" in texts
-    return names_exactly(texts, interval, pipeline.zone) and (both or pipeline.schedule is None)
+    return names_exactly(texts, interval, pipeline.zone) and (both or pipeline.cron_schedule is None)
 
 
 def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -> None:
@@ -110,7 +110,7 @@ def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -
 def _not_of_schedule(
     pipeline: DeclaredPipeline, field: str, source: Source, interval: DataInterval
 ) -> InvalidRequestError:
-    schedule = pipeline.schedule
+    schedule = pipeline.cron_schedule
     why = (
         f"it does not consist of intervals of the schedule {schedule.text!r}"
         if schedule

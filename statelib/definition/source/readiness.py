@@ -84,7 +84,7 @@ def _part_rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: Source
         marker = at_interval(ready.marker, data, part.interval, pipeline.zone)
         if not is_whole_path(ready.marker) and part.path is not None:
             marker = f"{part.path.rstrip('/')}/{marker}"
-    if ready.next_interval and pipeline.schedule is not None:
-        (following,) = first_intervals(pipeline.schedule, part.interval.end_ms, 1)
+    if ready.next_interval and pipeline.cron_schedule is not None:
+        (following,) = first_intervals(pipeline.cron_schedule, part.interval.end_ms, 1)
         next_path = source_part(part.source, part.field, data, following, pipeline.zone).path
     return PartRule(part.path, part.interval.end_ms, marker, next_path)

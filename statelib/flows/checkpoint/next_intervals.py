@@ -18,7 +18,7 @@ def next_intervals(
     Without a start, they begin at the end of the last applied interval, or at the schedule's start if there is no
     state. Without an end, only the first one is returned. Raises InvalidRequestError: ``no-schedule`` and ``no-start``
     if a bound must be given, ``bad-interval``, ``bad-cron``."""
-    start = _start(deployment, pipeline) if start_ms is None else start_ms
+    start = end_of_state(deployment, pipeline) if start_ms is None else start_ms
     if start is None:
         raise InvalidRequestError(
             f"pipeline {pipeline.name} has no state and no schedule: the start of its first interval is unknown",
@@ -28,7 +28,7 @@ def next_intervals(
     if end_ms is not None and end_ms <= start:
         at = "the state contains that time already" if start_ms is None else "it must be after --start"
         raise InvalidRequestError(f"--end: no interval of {pipeline.name} ends by then: {at}", kind="bad-interval")
-    if whole or pipeline.schedule is None:
+    if whole or pipeline.cron_schedule is None:
         if end_ms is None:
             raise InvalidRequestError(
                 f"pipeline {pipeline.name}: the end of the interval is unknown",
@@ -36,10 +36,10 @@ def next_intervals(
                 hint="give it with --end, or give the pipeline file a schedule",
             )
         return [DataInterval(start, end_ms)]
-    scheduled = list(intervals(pipeline.schedule, start, end_ms))
+    scheduled = list(intervals(pipeline.cron_schedule, start, end_ms))
     if not scheduled:
         raise InvalidRequestError(
-            f"no interval of the schedule {pipeline.schedule.text!r} fits into that range", kind="bad-interval"
+            f"no interval of the schedule {pipeline.cron_schedule.text!r} fits into that range", kind="bad-interval"
         )
     return scheduled
 
@@ -53,7 +53,7 @@ def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePositi
     return deployment.open(catalog.get(PipelineName(pipeline.name), head)).position() or NOTHING_APPLIED
 
 
-def _start(deployment: Deployment, pipeline: Pipeline) -> int | None:
+def end_of_state(deployment: Deployment, pipeline: Pipeline) -> int | None:
     """Return the end of the last applied interval; without state, the start of the schedule, if there is one."""
     interval = applied_position(deployment, pipeline).interval
     if interval is not None:

@@ -23,8 +23,8 @@ def seed_interval(pipeline: Pipeline, until_ms: int) -> DataInterval:
     ``until_ms``."""
     if until_ms <= 0:
         raise InvalidRequestError("the time until which the state has events: expected after 1970", kind="bad-interval")
-    if pipeline.schedule is not None:
-        next(iter(intervals(pipeline.schedule, until_ms)))
+    if pipeline.cron_schedule is not None:
+        next(iter(intervals(pipeline.cron_schedule, until_ms)))
     return DataInterval(0, until_ms)
 
 

@@ -95,6 +95,13 @@ def test_optional_keys_have_defaults(tmp_path):
     assert load_pipeline(small(tmp_path, SMALL + "checkpoint: {local_recovery: true}\n")).checkpoint.local_recovery
 
 
+def test_a_schedule_may_be_an_asset_or_manual(tmp_path):
+    by_asset = load_pipeline(small(tmp_path, SMALL + "schedule: {asset: 's3://raw/orders', start: 2026-01-01}\n"))
+    assert by_asset.schedule is not None
+    assert (by_asset.schedule.text, by_asset.cron_schedule) == ("asset s3://raw/orders", None)
+    assert load_pipeline(small(tmp_path, SMALL + "schedule: manual\n")).schedule is None
+
+
 def test_times_of_the_schedule_are_in_utc(tmp_path):
     text = SMALL + 'schedule: {cron: "@daily", start: 2013-01-01, end: "2013-12-31T12:00:00+02:00"}\n'
     schedule = load_pipeline(small(tmp_path, text)).schedule

@@ -1,0 +1,55 @@
+"""The interval of a run that updates of an asset started, judged by what the state has already."""
+
+from pathlib import Path
+
+import pytest
+
+from statelib.errors import InvalidRequestError
+from statelib.flows.checkpoint.asset_intervals import AssetUpdate, interval_of_updates
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
+from tests.integration.shop import SALES, sales
+from tests.support.worlds import checkpoint_of, day, new_deployment
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    (tmp_path / "pipelines").mkdir()
+    text = SALES + "schedule: {asset: 's3://raw/orders', start: 2013-01-01}\n"
+    (tmp_path / "pipelines" / "sales.yaml").write_text(text)
+    return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+
+
+def chosen(deployment: Deployment, *updates: AssetUpdate, **changes: str) -> DataInterval | None:
+    pipeline = deployment.pipeline("sales").model_copy(update=changes)
+    return interval_of_updates(deployment, pipeline, updates)
+
+
+def naming(*days: int) -> list[AssetUpdate]:
+    return [AssetUpdate(0, day(number)) for number in days]
+
+
+def test_updates_that_name_no_interval_reach_from_the_state_to_the_last_update(deployment: Deployment) -> None:
+    at_ms = day(2).start_ms + HOUR_MS
+    updates = AssetUpdate(at_ms - HOUR_MS), AssetUpdate(at_ms)
+    assert chosen(deployment, *updates) == DataInterval(day(1).start_ms, at_ms)
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    assert chosen(deployment, *updates) == DataInterval(day(1).end_ms, at_ms)
+    assert chosen(deployment, AssetUpdate(day(1).end_ms)) is None
+
+
+def test_updates_that_name_intervals_are_applied_together(deployment: Deployment) -> None:
+    assert chosen(deployment, *naming(2, 1)) == DataInterval(day(1).start_ms, day(2).end_ms)
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    assert chosen(deployment, *naming(1)) is None
+    assert chosen(deployment, *naming(1, 2, 2)) == day(2)
+
+
+def test_updates_that_leave_time_out_are_refused(deployment: Deployment) -> None:
+    with pytest.raises(InvalidRequestError, match="the events in between would be lost"):
+        chosen(deployment, *naming(1, 3))
+    assert chosen(deployment, *naming(1, 3), on_gap="allow") == DataInterval(day(1).start_ms, day(3).end_ms)
+    with pytest.raises(InvalidRequestError, match="1 of the 2 updates"):
+        chosen(deployment, *naming(1), AssetUpdate(day(2).end_ms))
