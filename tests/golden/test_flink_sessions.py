@@ -7,19 +7,23 @@ three windows with a gap of 40 s: one keeps the numbers, one their sum, one thei
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from statelib.definition.pipeline import Pipeline
 from statelib.flows.views.query import query_snapshot
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.handles import ChangelogStateBackendHandleImpl
+from statelib.model.key_groups import all_key_groups
 from statelib.model.types import LONG
+from statelib.restore.keyed import restore_heap
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
+from statelib.testing.local_run import LocalRun
 from tests.golden.flink_fixtures import ROOT, opened
 
 FOLDERS = {
@@ -101,6 +105,61 @@ def test_the_query_of_the_document_has_the_sessions_of_a_savepoint(
     ]
     rows = zip(*(column.to_pylist() for column in (result["key"], *bounds, result["value"])), strict=True)
     assert sorted(rows) == sorted((key, *whole, made(numbers)) for key, whole, numbers in sessions(folder))
+
+
+PIPELINE = {
+    "name": "p",
+    "source": {"path": "{start}-{end}", "columns": {"k": "long", "n": "long", "t": "instant"}},
+    "key": "k",
+    "backend": "heap",
+}
+VALUES = {
+    "list": {"kind": "list", "value": {"agg": "collect", "of": "n"}},
+    "reduce": {"kind": "reducing", "value": {"agg": "sum", "of": "n"}},
+    "aggregate": {"kind": "aggregating", "value": {"agg": "count"}},
+}
+
+
+def events(numbers: Iterable[int], seconds: int) -> pa.Table:
+    """Return the events of a job. Numbers that it did not send lie between its sessions, and within them."""
+    rows = [(number % KEYS, number, moment(number, seconds)) for number in numbers]
+    keys, sent, moments = (pa.array(column, pa.int64()) for column in zip(*rows, strict=True))
+    return pa.table({"k": keys, "n": sent, "t": moments.cast(pa.timestamp("ms", "UTC"))})
+
+
+def plain(run: LocalRun) -> dict[object, object]:
+    return {place: sorted(value) if isinstance(value, list) else value for place, value in run.state("own").items()}
+
+
+@pytest.mark.parametrize("lateness", ["0s", "1h"])
+@pytest.mark.parametrize("uid", VALUES)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_pipeline_continues_the_sessions_under_another_name(folder: Path, uid: str, lateness: str) -> None:
+    """A lateness lets the timers that Flink set come before the windows are closed."""
+    numbers, seconds = FOLDERS[folder]
+    window = {"time": "t", "session": "40s", "allowed_lateness": lateness, "retain": "1h"}
+    state = VALUES[uid] | {"window": window, "renamed_from": "window-contents"}
+    pipeline = Pipeline.model_validate(PIPELINE | {"states": {"own": state}})
+    (savepoint,) = folder.glob("savepoint-*")
+    saved = open_checkpoint(str(savepoint)).select(operator_id(uid).hex())
+    continued = LocalRun(pipeline, restore_heap(pipeline.schema(), all_key_groups(128), saved.sources()))
+    alone = LocalRun(pipeline)
+    alone.apply(events(range(numbers), seconds))
+    assert plain(alone) != plain(continued), "Flink stores some contents under windows that were merged"
+    end_ms = START_MS + seconds * 1000
+    more = events(range(numbers, numbers + 40), seconds)
+    for run in (alone, continued):
+        run.apply(more, START_MS + seconds * 500)
+        run.apply(more.slice(0, 0), end_ms + GAP_MS + 1)
+    if lateness == "0s":
+        assert plain(alone) == plain(continued) != {}, "all are closed"
+    run_until = end_ms + GAP_MS + 3_600_000
+    for run in (alone, continued):
+        run.apply(more.slice(0, 0), run_until)
+    assert plain(alone) == plain(continued)
+    for run in (alone, continued):
+        run.apply(more.slice(0, 0), run_until + 3_600_000)
+        assert not any(run.state(each.name) for each in run.backend.schema.states)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
