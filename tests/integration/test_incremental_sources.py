@@ -1,6 +1,9 @@
 """Incremental sources with Spark and the command line: each commit is applied once; what is refused; what is stored."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +11,17 @@ import pyarrow as pa
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
 from pyspark.sql import SparkSession
 
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import TableVersion
+from tests.integration.shop import environment
 from tests.integration.shop_cli import call, refused, said
 from tests.support.delta_histories import append, commit_at, content
+from tests.support.published import iceberg_environment
 from tests.support.worlds import new_deployment
 
 DAY, FIRST = 86_400_000, 1_767_225_600_000
@@ -204,3 +211,38 @@ def test_a_deep_validation_reads_the_commits(deployment: Deployment) -> None:
     order(deployment, 1, a=1, b=2)
     (tried,) = json.loads(said(deployment, "pipelines", "validate", "--deep", "--json"))["tried"]
     assert tried["events"] == 2
+
+
+@pytest.mark.timeout(600)
+def test_a_run_reads_the_new_snapshots_of_an_iceberg_table(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pipeline(deployment, format="iceberg", path=None, table="lake.shop.orders", changes="_change_type")
+    path = Path(deployment.pipelines_directory) / "orders.yaml"
+    path.write_text(path.read_text().replace("  path: null\n", "").replace("2026-01-01T00:00:00", FROM))
+    variables = iceberg_environment(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with load_catalog("lake", **(Config().get_catalog_config("lake") or {})) as catalog:
+        catalog.create_namespace("shop")
+        lake = catalog.create_table("shop.orders", pa.schema([("shop", pa.string()), ("amount", pa.int64())]))
+        for amount in (1, 2):
+            lake.append(pa.table({"shop": ["a", "b"], "amount": [amount, 10]}))
+        assert run_in_a_process(deployment, variables) == 4
+        lake.delete("amount = 2")
+        assert run_in_a_process(deployment, variables) == 3, "the row of its file that remains is written again"
+    assert totals(deployment) == {"a": (1, 1), "b": (2, 20)}
+
+
+FROM = "2100-01-01T00:00:00"
+"""The start of a schedule whose intervals end after all snapshots that a test makes."""
+
+
+def run_in_a_process(deployment: Deployment, variables: dict[str, str]) -> int:
+    """Run the next interval in a process whose workers have the variables, and return the number of its events."""
+    command = [sys.executable, "-m", "statelib", "run", "orders", "--json"]
+    env = os.environ | environment(deployment) | variables
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    read: int = json.loads(done.stdout)["checkpoints"][0]["events"]["read"]
+    return read

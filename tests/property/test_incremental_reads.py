@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
-from statelib.spark.events.tables.incremental import TableRead, rows_of, table_reads
+from statelib.spark.events.tables.incremental import TableRead, table_reads
 from tests.support.delta_histories import append, commit_at, content
 
 FILE = """\
@@ -67,7 +67,7 @@ def applied(before: Counter[tuple[Any, ...]], read: TableRead | None, tasks: int
     """Return the rows after a read by several tasks, which may take back only rows that are there."""
     after = Counter(before)
     for piece in read.pieces(tasks) if read else []:
-        for batch in rows_of(read, piece) if read else []:
+        for batch in read.rows(piece) if read else []:
             for row in batch.to_pylist():
                 after[row["amount"], row["shop"]] += SIGN[row["_change_type"]]
     assert all(count >= 0 for count in after.values()), "a row was taken back that is not there"

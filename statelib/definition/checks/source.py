@@ -17,8 +17,8 @@ from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_v
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
 """Formats that Spark reads from a path only."""
-INCREMENTAL_FORMATS = ("delta",)
-"""Formats whose commits can be read."""
+INCREMENTAL_PLACES = {"delta": "path", "iceberg": "table"}
+"""The formats whose commits can be read, and the field that has the place of such a table."""
 
 
 _ASSET = re.compile(r"(?!airflow:)[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]{1,1400}")
@@ -45,20 +45,28 @@ def check_source(source: Source, where: Where, schedule: Schedule | None) -> Ite
 
 def _check_place(source: Source, where: Where) -> Iterator[Problem]:
     """Yield the problems of path, table, format and options together."""
-    if source.table is not None:
+    if source.incremental:
+        yield from _check_incremental(source, where)
+    elif source.table is not None:
         yield from _check_table(source, where)
     elif source.path is None and source.file_format.lower() in FILE_FORMATS:
         yield Problem((*where, "path"), "is missing: expected path or table")
     for field in ("path", "table", "where"):
         if getattr(source, field) == "":
             yield Problem((*where, field), "expected a text, found none")
-    if source.incremental and source.format not in INCREMENTAL_FORMATS:
-        format_ = f"a table of {source.table}" if source.table else source.file_format
-        text = f"is possible for a path in the format {' or '.join(INCREMENTAL_FORMATS)}, found {format_}"
-        yield Problem((*where, "incremental"), text)
     for name in source.options:
         if name.lower() in ("path", "paths"):
             yield Problem((*where, "options", name), f"write it as {dotted(where)}.path")
+
+
+def _check_incremental(source: Source, where: Where) -> Iterator[Problem]:
+    place = INCREMENTAL_PLACES.get(source.format or "")
+    given = [field for field in ("path", "table") if getattr(source, field) is not None]
+    if given != [place]:
+        text = "expected format delta with a path, or format iceberg with a table"
+        yield Problem(
+            (*where, "incremental"), f"{text}; found {source.file_format} with {' and '.join(given) or 'none'}"
+        )
 
 
 def _check_table(source: Source, where: Where) -> Iterator[Problem]:

@@ -119,8 +119,9 @@ DESCRIPTIONS = {
     "Spark has for it. A template like `path`.",
     "source.options": "Options of the format, as Spark names them: `header` of CSV, `url` and `query` of JDBC. The "
     "values are templates like `path`; `{env[NAME]}` is a variable of the Spark driver's environment, for passwords.",
-    "source.incremental": "Whether a run reads the commits to a Delta table since those that the state has, instead of "
-    "dated events: [Sources](../sources.md#new-commits-of-a-table).",
+    "source.incremental": "Whether a run reads the commits to a table (`format: delta` with `path`, or "
+    "`format: iceberg` with `table`) since those that the state has, instead of dated events: "
+    "[Sources](../sources.md#new-commits-of-a-table).",
     "source.where": "A condition in Spark's SQL on the source's own columns. A template like `path`, for example "
     "`at >= '{start}' AND at < '{end}'`. It bounds an interval's events if no path does.",
     "source.delete_when": "A condition in Spark's SQL on the source's own columns, such as `op = 'd'`. An event for "

@@ -197,7 +197,10 @@ def test_an_incremental_source_has_one_place_whatever_the_interval(hours_each: i
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"format": "parquet"}, "source.incremental: is possible for a path in the format delta, found parquet"),
+        (
+            {"format": "parquet"},
+            "source.incremental: expected format delta with a path, or format iceberg with a table; found parquet",
+        ),
         ({"path": "{data}/{start:%Y}"}, "source.path: names {start} or {end}: an incremental source"),
         ({"where": WHERE}, "source.where: names {start} or {end}: an incremental source"),
         ({"ready": {"min_age": "5m"}}, "is for dated files"),

@@ -4,25 +4,19 @@ Of a commit, the rows that it inserted, updated and deleted are read: from the c
 else from the files that the commit added and removed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from statelib.errors import ConflictError, NotFoundError, RetryableError, UnsupportedError
+from statelib.errors import NotFoundError, RetryableError, UnsupportedError
 from statelib.extras import require
 from statelib.spark.events.source_paths import in_bucket
+from statelib.spark.events.tables.table_log import CHANGE_COLUMNS, as_changed, before_moment, first_line, history_gone
 from statelib.storage.objects.clients import text_options
 from statelib.storage.registry import patience
 
-CHANGE_COLUMNS = (
-    pa.field("_change_type", pa.string()),
-    pa.field("_commit_version", pa.int64()),
-    pa.field("_commit_timestamp", pa.timestamp("us", "UTC")),
-)
-"""The columns that each row has beside those of the table: ``insert``, ``update_preimage``, ``update_postimage`` or
-``delete``; the version and the time of its commit."""
 _UNREADABLE = {"columnMapping", "deletionVectors"}
 """The features of tables that the package does not read in all places."""
 _NO_FEED = "does not have change data enabled"
@@ -30,8 +24,8 @@ _NO_FEED = "does not have change data enabled"
 
 
 class DeltaLog:
-    """The log of one table. ``path``: its directory or URI. ``options``: how its storage is reached, as the package
-    names it. Raises NotFoundError (``no-source``) if there is no table."""
+    """A :class:`~statelib.spark.events.tables.table_log.TableLog`. ``path``: the table's directory or URI. ``options``:
+    how its storage is reached, as the package names it. Raises NotFoundError (``no-source``) if there is no table."""
 
     def __init__(self, path: str, options: Mapping[str, str], version: int | None = None) -> None:
         require("delta")
@@ -49,63 +43,51 @@ class DeltaLog:
         """The id of the table."""
         return str(self._table.metadata().id)
 
-    @property
-    def newest(self) -> int:
-        """The newest version."""
-        return int(self._table.version())
-
-    def newest_before(self, moment_ms: int, after: int | None) -> int | None:
-        """Return the newest version before the first commit at or after a moment, in epoch milliseconds; ``after`` if
-        there is none after it. ``after``: the version to begin at; None: the first one.
-
-        Raises ConflictError (``source-history-gone``) if commits in between are no longer in the log."""
-        expected = 0 if after is None else after + 1
-        if self.newest < expected:
-            return after
+    def commits(self, after: int | None, until_ms: int) -> Sequence[int]:
+        """See :meth:`TableLog.commits`."""
+        newest, expected = int(self._table.version()), 0 if after is None else after + 1
+        if newest < expected - 1:
+            raise history_gone(self.path, f"version {after} is applied, its newest is {newest}")
+        if newest < expected:
+            return ()
         with self._naming_errors():
-            history = sorted(self._table.history(self.newest - expected + 1), key=lambda commit: int(commit["version"]))
-        before = self._before(history, moment_ms)
-        oldest = int(history[0]["version"]) if history else self.newest + 1
-        if oldest > expected and (after is not None or before is None):
+            history = sorted((int(commit["version"]), commit) for commit in self._table.history(newest - expected + 1))
+        before = before_moment(((version, self._time_of(commit)) for version, commit in history), until_ms)
+        oldest = history[0][0] if history else newest + 1
+        if oldest > expected and (after is not None or not before):
             raise history_gone(self.path, f"the oldest version in its log is {oldest}, expected {expected}")
-        return after if before is None else before
-
-    def _before(self, history: list[dict[str, Any]], moment_ms: int) -> int | None:
-        before = None
-        for commit in history:
-            timestamp = commit.get("inCommitTimestamp", commit.get("timestamp"))
-            if timestamp is None:
-                raise UnsupportedError(
-                    f"table {self.path}: the commit of version {commit['version']} has no time",
-                    kind="source-features",
-                    hint="a writer of this table leaves commitInfo out; read the table by a condition on its rows",
-                )
-            if int(timestamp) >= moment_ms:
-                return before
-            before = int(commit["version"])
         return before
 
+    def _time_of(self, commit: Mapping[str, Any]) -> int:
+        time_ms = commit.get("inCommitTimestamp", commit.get("timestamp"))
+        if time_ms is None:
+            raise UnsupportedError(
+                f"table {self.path}: the commit of version {commit['version']} has no time",
+                kind="source-features",
+                hint="a writer of this table leaves commitInfo out; read the table by a condition on its rows",
+            )
+        return int(time_ms)
+
     def columns(self) -> pa.Schema:
-        """Return the columns of the rows: those of the table in this version, then :data:`CHANGE_COLUMNS`."""
+        """See :meth:`TableLog.columns`."""
         own = pa.schema(self._table.schema().to_arrow())
         return pa.schema([*own, *CHANGE_COLUMNS])
 
-    def changes(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the commits ``first`` to ``last``, in :meth:`columns`. Their order is not defined."""
+    def changes(self, commits: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """See :meth:`TableLog.changes`."""
         with self._naming_errors():
             columns = self.columns()
-            for batch in pa.RecordBatchReader.from_stream(self._table.load_cdf(first, last)):
+            for batch in pa.RecordBatchReader.from_stream(self._table.load_cdf(commits[0], commits[-1])):
                 yield batch.select(columns.names).cast(columns)
 
     def rows(self, piece: int, pieces: int) -> Iterator[pa.RecordBatch]:
-        """Yield one of several pieces of the rows that the table has in this version, as if its commit had inserted
-        them all."""
+        """See :meth:`TableLog.rows`."""
         with self._naming_errors():
             columns, dataset = self.columns(), self._table.to_pyarrow_dataset()
-            time_ms = int(self._table.history(1)[0].get("timestamp", 0))
+            version, time_ms = self._table.version(), self._time_of(self._table.history(1)[0])
             for fragment in list(dataset.get_fragments())[piece::pieces]:
                 for batch in fragment.to_batches(schema=dataset.schema):
-                    yield _as_inserted(batch, self._table.version(), time_ms).cast(columns)
+                    yield as_changed(batch, "insert", version, time_ms).cast(columns)
 
     def _check_features(self) -> None:
         """Raise UnsupportedError (``source-features``) if the table has features that would be read wrongly."""
@@ -136,35 +118,13 @@ class DeltaLog:
             if _NO_FEED in str(error):
                 raise UnsupportedError(
                     f"table {self.path}: a commit changed columns or properties of the table while it had no change "
-                    f"data feed, so its rows cannot be read: {_first_line(error)}",
+                    f"data feed, so its rows cannot be read: {first_line(error)}",
                     kind="source-features",
                     hint="set delta.enableChangeDataFeed = true on the table before such changes; read this interval "
                     "by a condition (source.where without source.incremental), then go on as before",
                 ) from error
             raise RetryableError(
-                f"source table {self.path} cannot be read: {_first_line(error)}",
+                f"source table {self.path} cannot be read: {first_line(error)}",
                 kind="source-unreadable",
                 hint="files of its commits may have been removed by VACUUM; if not, run again",
             ) from error
-
-
-def history_gone(path: str, reason: str) -> ConflictError:
-    """Return the error for commits that are needed and can no longer be read."""
-    return ConflictError(
-        f"table {path}: commits since the last applied one cannot be read: {reason}",
-        kind="source-history-gone",
-        hint="keep the table's log longer than the time between two runs (delta.logRetentionDuration); to begin again "
-        "from the whole table, give the pipeline a new name",
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:500]
-
-
-def _as_inserted(batch: pa.RecordBatch, version: int, time_ms: int) -> pa.RecordBatch:
-    """Return rows with the :data:`CHANGE_COLUMNS` of an insertion by one commit."""
-    values = (pa.scalar("insert"), pa.scalar(version, pa.int64()), pa.scalar(time_ms * 1000, CHANGE_COLUMNS[2].type))
-    for field, value in zip(CHANGE_COLUMNS, values, strict=True):
-        batch = batch.append_column(field, pa.repeat(value, len(batch)))
-    return batch

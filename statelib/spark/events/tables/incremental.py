@@ -21,37 +21,57 @@ from statelib.model.checkpoint import DataInterval, SourcePosition, TableVersion
 from statelib.model.task_error import noting_task_error
 from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
 from statelib.spark.events.source_open import options_of
-from statelib.spark.events.tables.delta_log import DeltaLog, history_gone
+from statelib.spark.events.tables.delta_log import DeltaLog
+from statelib.spark.events.tables.iceberg_log import IcebergLog
+from statelib.spark.events.tables.table_log import TableLog
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class TablePlace:
+    """The place of a table: its ``format``, its path or name, and how its storage is reached. Can be pickled."""
+
+    format: str
+    place: str
+    options: tuple[tuple[str, str], ...]
+
+    def log(self, version: int | None = None) -> TableLog:
+        """Return the log of the table as of a version, or as of now. Raises NotFoundError (``no-source``)."""
+        if self.format == "iceberg":
+            return IcebergLog(self.place, version)
+        return DeltaLog(self.place, dict(self.options), version)
+
+
+@dataclass(frozen=True)
 class TableRead:
-    """The rows of one table that are read by a run: those of the commits after the version ``after``, up to ``upto``;
-    all rows of the version ``upto`` if ``after`` is None. ``source``: the field of the source in the pipeline file. Can
-    be pickled."""
+    """The rows of one table that are read by a run: those of the ``commits``; all rows of the version ``upto`` if
+    ``commits`` is None. ``source``: the field of the source in the pipeline file. Can be pickled."""
 
     source: str
-    path: str
-    options: tuple[tuple[str, str], ...]
-    table: str
-    after: int | None
+    table: TablePlace
+    table_id: str
+    commits: tuple[int, ...] | None
     upto: int
 
     @property
     def version(self) -> TableVersion:
         """The version that is applied after this read."""
-        return TableVersion(self.source, self.table, self.upto)
+        return TableVersion(self.source, self.table_id, self.upto)
 
     def pieces(self, most: int) -> Sequence[tuple[int, int]]:
-        """Return what each of at most ``most`` tasks reads: the first and last version of some commits, or the number
-        of a piece of the whole table and the number of pieces."""
-        if self.after is None:
+        """Return what each of at most ``most`` tasks reads: the bounds of a part of the commits, or the number of a
+        piece of the whole table and the number of pieces."""
+        if self.commits is None:
             return [(piece, most) for piece in range(most)]
-        count = min(most, self.upto - self.after)
-        bounds = [self.after + (self.upto - self.after) * piece // count for piece in range(count + 1)] if count else []
-        return [(before + 1, last) for before, last in pairwise(bounds)]
+        count = min(most, len(self.commits))
+        bounds = [len(self.commits) * piece // count for piece in range(count + 1)] if count else []
+        return list(pairwise(bounds))
+
+    def rows(self, piece: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one of the pieces, with the columns of a change data feed."""
+        opened = self.table.log(self.upto)
+        return opened.rows(*piece) if self.commits is None else opened.changes(self.commits[slice(*piece)])
 
 
 @dataclass(frozen=True)
@@ -84,41 +104,38 @@ def table_reads(
 
 
 def _read_of(pipeline: Pipeline, part: SourcePart, interval: DataInterval, applied: SourcePosition) -> TableRead | None:
-    path, options = part.path or "", options_of(part)
+    table = TablePlace(part.source.file_format, part.path or part.table or "", tuple(options_of(part).items()))
     try:
-        delta = DeltaLog(path, options)
-    except NotFoundError:
-        if part.source.on_missing == "empty":
+        opened = table.log()
+    except NotFoundError as error:
+        if error.kind == "no-source" and part.source.on_missing == "empty":
             return None
         raise
-    after = _applied_version(pipeline, part, delta, applied)
+    after = _applied_version(pipeline, part, opened, applied)
     if after is None and applied.interval is not None:
-        after = delta.newest_before(interval.start_ms, None)
-    upto = delta.newest_before(interval.end_ms, after)
+        after = next(reversed(opened.commits(None, interval.start_ms)), None)
+    commits = opened.commits(after, interval.end_ms)
+    upto = next(reversed(commits), after)
     if upto is None:
         return None
-    what = f"version {upto}" if after is None else f"{upto - after} commits after version {after}"
-    log.info("%s: table %s: %s", part.field, path, what)
-    return TableRead(part.field, path, tuple(options.items()), delta.table, after, upto)
+    what = f"version {upto}" if after is None else f"{len(commits)} commits after version {after}"
+    log.info("%s: table %s: %s", part.field, table.place, what)
+    return TableRead(part.field, table, opened.table, None if after is None else tuple(commits), upto)
 
 
-def _applied_version(pipeline: Pipeline, part: SourcePart, delta: DeltaLog, applied: SourcePosition) -> int | None:
+def _applied_version(pipeline: Pipeline, part: SourcePart, opened: TableLog, applied: SourcePosition) -> int | None:
     """Return the version of the table that the state has, None if it has none.
 
     Raises ConflictError (``source-replaced``) if it is the version of another table."""
     stored = next((version for version in applied.versions if version.source == part.field), None)
-    if stored is None:
-        return None
-    if stored.table != delta.table:
+    if stored is not None and stored.table != opened.table:
         raise ConflictError(
-            f"pipeline {pipeline.name}: {part.field}: the table at {delta.path} was replaced: expected {stored.table} "
-            f"with version {stored.version}, found {delta.table}",
+            f"pipeline {pipeline.name}: {part.field}: the table {part.place} was replaced: expected {stored.table} "
+            f"with version {stored.version}, found {opened.table}",
             kind="source-replaced",
             hint="give the source another name under 'sources' to read the commits of the new table from now on",
         )
-    if stored.version > delta.newest:
-        raise history_gone(delta.path, f"version {stored.version} is applied, its newest is {delta.newest}")
-    return stored.version
+    return None if stored is None else stored.version
 
 
 def read_table(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads: TableReads) -> DataFrame | None:
@@ -130,14 +147,14 @@ def read_table(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads:
     read = reads.of.get(part.field)
     if read is None:
         return None
-    schema = spark_schema(DeltaLog(read.path, dict(read.options), read.upto).columns())
+    schema = spark_schema(read.table.log(read.upto).columns())
     pieces = read.pieces(pipeline.parallelism)
     takes_changes = bool(part.source.changes or part.source.delete_when)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch["id"].to_pylist()):
             with noting_task_error(reads.token, number):
-                for batch in rows_of(read, pieces[number]):
+                for batch in read.rows(pieces[number]):
                     if not takes_changes:
                         _check_inserted(read, batch)
                     yield from batches_of(pa.table(batch), schema)
@@ -145,20 +162,15 @@ def read_table(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads:
     return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(rows, schema)
 
 
-def rows_of(read: TableRead, piece: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one of the pieces of a read, with the columns of a change data feed."""
-    delta = DeltaLog(read.path, dict(read.options), read.upto)
-    return delta.rows(*piece) if read.after is None else delta.changes(*piece)
-
-
 def _check_inserted(read: TableRead, batch: pa.RecordBatch) -> None:
     """Raise InvalidRequestError (``source-not-append-only``) for a row that a commit did not insert."""
     others = pc.not_equal(batch["_change_type"], "insert")
     if pc.any(others).as_py():
         row = batch.filter(others).slice(0, 1).to_pylist()[0]
+        change, version = row["_change_type"], row["_commit_version"]
         raise InvalidRequestError(
-            f"table {read.path}: version {row['_commit_version']} has a row with the change {row['_change_type']!r}: "
-            "expected inserted rows only",
+            f"table {read.table.place}: version {version} has a row with the change {change!r}: expected inserted rows "
+            "only",
             kind="source-not-append-only",
             hint=f"write {read.source}.changes: _change_type, so that rows which are gone are taken back, or "
             f"{read.source}.delete_when",

@@ -1,0 +1,159 @@
+"""The snapshots of a table in the format Iceberg, read with the package ``pyiceberg`` (extra ``iceberg``).
+
+The rows of a snapshot are those of the data files that it added, and it deletes those of the files that it removed. A
+snapshot of the operation ``replace`` has the rows that the table had before, so it is left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError, NotFoundError, RetryableError, UnsupportedError
+from statelib.extras import require
+from statelib.spark.events.tables.table_log import CHANGE_COLUMNS, as_changed, before_moment, first_line, history_gone
+
+if TYPE_CHECKING:
+    from pyiceberg.table import FileScanTask
+    from pyiceberg.table.snapshots import Snapshot
+
+
+class IcebergLog:
+    """A :class:`~statelib.spark.events.tables.table_log.TableLog` whose versions are the ids of snapshots. ``name``:
+    ``<catalog>.<namespace>.<table>``; pyiceberg is configured for the catalog.
+
+    Raises NotFoundError (``no-source``) if there is no table, InvalidRequestError (``no-iceberg-catalog``)."""
+
+    def __init__(self, name: str, version: int | None = None) -> None:
+        require("iceberg")
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.utils.config import Config
+
+        self.name = name
+        catalog, _, identifier = name.partition(".")
+        properties = Config().get_catalog_config(catalog)
+        if properties is None:
+            raise InvalidRequestError(
+                f"source table {name}: no Iceberg catalog {catalog!r} is configured",
+                kind="no-iceberg-catalog",
+                hint=f"set PYICEBERG_CATALOG__{catalog.upper()}__URI for the driver and the workers, or describe it in "
+                ".pyiceberg.yaml",
+            )
+        with self._naming_errors(), load_catalog(catalog, **properties) as opened:
+            self._table = opened.load_table(identifier)
+        metadata = self._table.metadata
+        self._snapshot = self._table.current_snapshot() if version is None else metadata.snapshot_by_id(version)
+        if version is not None and self._snapshot is None:
+            raise history_gone(name, f"it has no snapshot {version} any more")
+
+    @property
+    def table(self) -> str:
+        return str(self._table.metadata.table_uuid)
+
+    def commits(self, after: int | None, until_ms: int) -> Sequence[int]:
+        """See :meth:`TableLog.commits`."""
+        line: list[Snapshot] = []
+        snapshot = self._snapshot
+        while snapshot is not None and snapshot.snapshot_id != after:
+            line.append(snapshot)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.metadata.snapshot_by_id(parent)
+        if after is not None and snapshot is None:
+            raise history_gone(self.name, f"snapshot {after} is applied, and the present one does not follow from it")
+        before = before_moment(((each.snapshot_id, each.timestamp_ms) for each in reversed(line)), until_ms)
+        if line and not before and after is None and line[-1].parent_snapshot_id is not None:
+            raise history_gone(self.name, f"the snapshot before {line[-1].snapshot_id} has expired")
+        return before
+
+    def columns(self) -> pa.Schema:
+        """See :meth:`TableLog.columns`."""
+        own = self._table.scan(snapshot_id=self._id).projection().as_arrow()
+        return pa.schema([*(field.remove_metadata() for field in own), *CHANGE_COLUMNS])
+
+    def changes(self, commits: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """See :meth:`TableLog.changes`."""
+        from pyiceberg.table.snapshots import Operation
+
+        with self._naming_errors():
+            for snapshot in (self._table.metadata.snapshot_by_id(commit) for commit in commits):
+                if snapshot is None:
+                    raise history_gone(self.name, "a snapshot has expired")
+                if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+                    for change, tasks in self._files_of(snapshot).items():
+                        yield from self._read(tasks, change, snapshot)
+
+    def rows(self, piece: int, pieces: int) -> Iterator[pa.RecordBatch]:
+        """See :meth:`TableLog.rows`."""
+        if self._snapshot is None:
+            return
+        with self._naming_errors():
+            tasks = list(self._table.scan(snapshot_id=self._id).plan_files())
+            yield from self._read(tasks[piece::pieces], "insert", self._snapshot)
+
+    @property
+    def _id(self) -> int | None:
+        return self._snapshot.snapshot_id if self._snapshot else None
+
+    def _files_of(self, snapshot: "Snapshot") -> "dict[str, list[FileScanTask]]":
+        """Return the data files that a snapshot added and removed, by the change of their rows.
+
+        Raises UnsupportedError (``source-features``) if files of deletions decide which of their rows there are."""
+        from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+        from pyiceberg.table import FileScanTask
+
+        changes = {ManifestEntryStatus.ADDED: "insert", ManifestEntryStatus.DELETED: "delete"}
+        files: dict[str, list[FileScanTask]] = {"insert": [], "delete": []}
+        manifests = snapshot.manifests(self._table.io)
+        deletions = [manifest for manifest in manifests if manifest.content is ManifestContent.DELETES]
+        if any(manifest.added_snapshot_id == snapshot.snapshot_id for manifest in deletions):
+            raise self._merge_on_read(snapshot)
+        for manifest in manifests:
+            if manifest.content is not ManifestContent.DATA or manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
+            for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=False):
+                if entry.snapshot_id == snapshot.snapshot_id and entry.status in changes:
+                    files[changes[entry.status]].append(FileScanTask(entry.data_file))
+        if deletions and files["delete"]:
+            raise self._merge_on_read(snapshot)
+        return files
+
+    def _merge_on_read(self, snapshot: "Snapshot") -> UnsupportedError:
+        return UnsupportedError(
+            f"table {self.name}: snapshot {snapshot.snapshot_id} deletes rows by files of deletions (merge-on-read), "
+            "which incremental reads do not support",
+            kind="source-features",
+            hint="set write.delete.mode, write.update.mode and write.merge.mode of the table to copy-on-write; read "
+            "this interval through Spark's connector by source.where, then go on as before",
+        )
+
+    def _read(self, tasks: "Sequence[FileScanTask]", change: str, snapshot: "Snapshot") -> Iterator[pa.RecordBatch]:
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        columns = self.columns()
+        projection = self._table.scan(snapshot_id=self._id).projection()
+        scan = ArrowScan(self._table.metadata, self._table.io, projection, AlwaysTrue())
+        for batch in scan.to_record_batches(tasks):
+            rows = as_changed(batch, change, snapshot.snapshot_id, snapshot.timestamp_ms)
+            yield rows.select(columns.names).cast(columns)
+
+    @contextmanager
+    def _naming_errors(self) -> Iterator[None]:
+        """Raise the package's errors as errors that name the table."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            yield
+        except (NoSuchTableError, NoSuchNamespaceError) as error:
+            raise NotFoundError(
+                f"source {self.name} cannot be read: the catalog has no such table",
+                kind="no-source",
+                hint="correct source.table, or write 'on_missing: empty' if the table may come later",
+            ) from error
+        except (OSError, pa.ArrowException) as error:
+            raise RetryableError(
+                f"source table {self.name} cannot be read: {first_line(error)}",
+                kind="source-unreadable",
+                hint="files of its snapshots may have been removed by maintenance; if not, run again",
+            ) from error
