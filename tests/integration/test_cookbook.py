@@ -4,6 +4,7 @@ time by DuckDB from the events themselves."""
 import json
 import random
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -37,11 +38,15 @@ class Cook:
         self.chance = random.Random(root.name)
 
     def answer(self, page: str, *bounds: str) -> Rows:
-        """Run the pipeline of a page over three days, or the given bounds, and return the answer to its question."""
+        """Run the commands of a page, and its pipeline over three days or the given bounds; return the answer to its
+        question."""
         text = (PAGES / f"{page}.md").read_text()
         (file,), (question,) = (blocks(text, kind) for kind in ("yaml", "sql"))
         (name,) = re.findall(r"^name: (\w+)$", file, re.MULTILINE)
         (Path(self.deployment.pipelines_directory) / f"{name}.yaml").write_text(file)
+        for command in blocks(text, "bash"):
+            words = command.replace("\\\n", " ").replace("$STATELIB_DATA", str(self.data))
+            said(self.deployment, *shlex.split(words)[1:])
         said(self.deployment, "run", name, *(bounds or ("--end", "2026-01-04")))
         rows: Rows = json.loads(said(self.deployment, "query", name, question, "--json"))["rows"]
         return rows
@@ -137,6 +142,27 @@ def test_orders_and_refunds_make_one_balance(cook: Cook) -> None:
         "FROM events GROUP BY customer"
     )
     assert in_order(cook.answer("two-sources")) == in_order(computed(sql, events))
+
+
+def test_a_pipeline_continues_from_a_table(cook: Cook) -> None:
+    def order(day: date) -> dict[str, Any]:
+        at = datetime(day.year, day.month, day.day) + timedelta(microseconds=cook.chance.randrange(86_400_000_000))
+        return {"customer": cook.chance.choice("abcdef"), "amount": cook.chance.randrange(999), "at": at}
+
+    orders = per_day(cook, "orders", order)
+    amount, at = pl.col("amount"), pl.col("at")
+    totals = [
+        pl.len().alias("orders"), amount.sum().alias("spent"), amount.max().alias("largest"),
+        amount.sort_by(at).last().alias("last_amount"), at.max().alias("last_at"),
+    ]  # fmt: skip
+    table = orders.filter(at < datetime(2026, 1, 2)).group_by(pl.col("customer").alias("customer_id")).agg(totals)
+    table.write_parquet(cook.data / "totals.parquet")
+    (cook.data / "orders" / "2026-01-01" / "part-0.parquet").unlink()
+    sql = (
+        'SELECT customer, count(*), sum(amount)::bigint, avg(amount), max(amount), arg_max(amount, "at") FROM events '
+        "GROUP BY customer"
+    )
+    assert in_order(cook.answer("begin-with-a-table")) == in_order(computed(sql, orders))
 
 
 def test_each_visitor_is_counted_once(cook: Cook) -> None:

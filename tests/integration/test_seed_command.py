@@ -1,5 +1,6 @@
 """``statelib pipelines seed``: what it plans, refuses and registers."""
 
+import dataclasses
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -137,6 +138,32 @@ def test_the_time_must_be_the_start_of_an_interval(deployment: Deployment) -> No
     command = [*words(deployment, "totals.parquet", *MEAN)]
     command[command.index("2026-01-05")] = "2026-01-05T06:00"
     assert "no interval of the schedule '@daily' begins at 2026-01-05 06:00:00 UTC" in refused(deployment, *command)
+
+
+def test_a_seed_is_published_and_survives_the_loss_of_the_catalog(deployment: Deployment, tmp_path: Path) -> None:
+    define(deployment, "shown")
+    path = Path(deployment.pipelines_directory) / "shown.yaml"
+    publish = f"publish: {{feed: {{mode: changes, format: parquet, target: {tmp_path}/feed, state: totals}}}}\n"
+    path.write_text(path.read_text() + publish)
+    own = dataclasses.replace(
+        deployment, catalog_url=f"sqlite:///{tmp_path}/catalog.db", storage_root=str(tmp_path / "state")
+    )
+    (tmp_path / "state").mkdir()
+    said(own, *words(own, "totals.parquet", *MEAN, name="shown"), "--yes")
+    said(own, "run", "shown")
+    commits = pl.read_parquet(f"{tmp_path}/feed/**/*.parquet").sort("checkpoint_id", "customer")
+    changes = commits.select("checkpoint_id", "customer", "change").rows()
+    assert changes == [
+        (1, "a", "insert"), (1, "b", "insert"), (1, "c", "insert"), (2, "a", "update"), (2, "d", "insert")
+    ]  # fmt: skip
+
+    Path(own.catalog_url.removeprefix("sqlite:///")).unlink()
+    said(own, "catalog", "rebuild", "--yes")
+    head = own.catalog().head(PipelineName("shown")).head
+    assert head == 2
+    assert call(own, "verify", "-p", "shown").exit_code == 0
+    said(own, "restore", "shown", "1", "--yes")
+    assert own.catalog().head(PipelineName("shown")).head == 1
 
 
 def test_a_table_of_the_catalog_is_read_by_its_name(deployment: Deployment, spark: SparkSession) -> None:

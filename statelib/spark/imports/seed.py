@@ -34,7 +34,9 @@ class SeedTable:
     without: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{name}={text}" for name, text in sorted({**self.options, **self.mapping}.items())]
+        """Return what decides the rows, without the values of options, which may be secret."""
+        parts = [f"{name}={text}" for name, text in sorted(self.mapping.items())]
+        parts += [f"option {name}" for name in sorted(self.options)]
         parts += [f"where {self.where}"] if self.where else []
         parts += [f"without {name}" for name in sorted(self.without)]
         return " ".join([self.place, *([self.format] if self.format else []), *parts])
