@@ -20,6 +20,7 @@ from tests.benchmarks.rows import (
     limits,
     native_savepoint,
     orchestration,
+    published,
     rocksdb_full,
     safety,
     sketches,
@@ -44,6 +45,7 @@ SUITES: tuple[tuple[tuple[str, ...], Suite], ...] = (
     (state_scan.ROWS, state_scan.run),
     (growth.ROWS, growth.run),
     (orchestration.ROWS, orchestration.run),
+    (published.ROWS, published.run),
     (workloads.ROWS, workloads.run),
     (sketches.ROWS, sketches.run),
     (flink_restore.ROWS, flink_restore.run),
@@ -52,7 +54,7 @@ SUITES: tuple[tuple[tuple[str, ...], Suite], ...] = (
     (limits.ROWS, limits.run),
 )
 ROWS = tuple(row for rows, _ in SUITES for row in rows)
-SHORT = ("P1", "P2", "P3", "P11", "P12", "P13", "P15", "P16", "flink-scan", "limits")
+SHORT = ("P1", "P2", "P3", "P11", "P12", "P13", "P15", "P16", "P19", "flink-scan", "limits")
 """The suites that ``make bench`` runs; each of the others takes minutes by itself."""
 RESULTS = Path(__file__).resolve().parents[2] / ".work" / "benchmarks"
 """The directory of the results: one file per commit, not committed."""

@@ -30,6 +30,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
 from tests.integration.airflow_reports import Received, check_received, listening
 from tests.support.worlds import CALM, publish_here
 
@@ -104,6 +105,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     streaks = yaml.safe_load((pipelines / f"{STREAKS}.yaml").read_text())
     fed = {"name": str(FED), "schedule": {"asset": state_asset_uri(SENDER), "start": "2013-01-01"}}
     (pipelines / f"{FED}.yaml").write_text(yaml.safe_dump(streaks | fed, sort_keys=False))
+    with (pipelines / f"{STREAKS}.yaml").open("a") as file:
+        file.write(PUBLISH)
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places), listening(places) as receivers:
@@ -162,7 +165,9 @@ def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> 
     client, dag = world.client, f"{STREAKS}.checkpoint"
     client.backfill(dag, "2013-01-01", "2013-01-02")
     for day in ("2013-01-01", "2013-01-02"):
-        world.succeed(world.wait(day, dag))
+        run = world.succeed(world.wait(day, dag))
+        assert client.task_states(dag, run.run_id)["publish"] == "success"
+    assert_published(world.deployment, STREAKS, 2)
     target = world.places.work / "kept"
     saved = world.succeed(world.trigger(f"{STREAKS}.savepoint", {"target": str(target), "note": "before"}))
     savepoint = world.records(STREAKS)[-1]
@@ -186,6 +191,7 @@ def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> 
     replayed = world.succeed(world.wait("2013-01-02", dag))
     assert client.xcom(replayed, "register")["id"] == 4
     assert lines(world, 4) == lines(world, 2), "the replayed day gives the same state at another parallelism"
+    assert_published(world.deployment, STREAKS, 4)
 
     check_received(world.received, world.records(STREAKS))
 
@@ -197,8 +203,7 @@ def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> 
     assert refused.state == "failed"
     assert "is cancelled" in client.failed_log(refused)
     suspension.resume(world.deployment, STREAKS, "test")
-    client.clear(dag, refused.run_id)
-    world.succeed(world.wait("2013-01-03", dag))
+    assert_a_failed_publishing_is_made_up_for(world, STREAKS, refused.run_id)
 
     manual = world.trigger(dag, {})
     assert manual.state == "failed"

@@ -73,6 +73,24 @@ def test_a_damaged_file_of_changes_is_named_and_nothing_is_published(deployment:
     assert verify(opened(deployment, 2), scratch=deployment.work_directory).problems
 
 
+@pytest.mark.parametrize(
+    ("table", "recorded"),
+    [
+        ("target: '{data}/t', mode: table", False),
+        ("target: '{data}/t', mode: table, format: delta", True),
+        ("target: lake.a.t, mode: table, format: iceberg", False),
+        ("target: lake.a.t, mode: changes, format: iceberg", True),
+    ],
+)
+def test_a_run_records_changes_only_for_tables_that_are_made_from_them(
+    deployment: Deployment, table: str, recorded: bool
+) -> None:
+    file = Path(deployment.pipelines_directory) / "sales.yaml"
+    file.write_text(f"{SALES}publish: {{t: {{{table}, state: total}}}}\n")
+    checkpoint_of(deployment, "sales", 2, sales(1))
+    assert names(opened(deployment, 2)) == ({changes_name("total")} if recorded else set())
+
+
 def test_recorded_changes_are_never_restored(deployment: Deployment, tmp_path: Path) -> None:
     checkpoint_of(deployment, "sales", 2, sales(6))
     (tmp_path / "pipelines" / "sales.yaml").write_text(SALES)

@@ -34,3 +34,9 @@ class Publication(Part):
     state: str | None = None
     columns: Columns = Field(default={})
     retain: Count = 10
+
+    @property
+    def takes_changes(self) -> bool:
+        """Return whether a commit is made from the changes since the commit before it. A table in Parquet or Iceberg
+        is made from files of the state."""
+        return self.mode == "changes" or self.format == "delta"

@@ -30,7 +30,7 @@ def open_target(deployment: Deployment, pipeline: Pipeline, name: str, attempt: 
     if publication.format == "delta":
         require("delta")
         directory = location.uri if location else local_path(target)
-        options = text_options(patience().request_timeout_s) if location else None
+        options = text_options(patience()) if location else None
         return DeltaDirectory(table, directory, options, deployment.work_directory)
     if location is None:
         return ParquetTable(table, DirectoryPlace(table, local_path(target), attempt))

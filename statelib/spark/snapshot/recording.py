@@ -15,8 +15,8 @@ def recorded_states(pipeline: Pipeline, plan: SnapshotPlan, subtask: int) -> tup
     the base of a checkpoint has in the same form. Without a base all entries are new, and a table begins with them."""
     if plan.record.kind is not SnapshotKind.CHECKPOINT or plan.record.base is None:
         return ()
-    feeds = [each for each in pipeline.publish.values() if (each.mode, each.format) != ("table", "parquet")]
-    states = dict.fromkeys(published_state(pipeline, publication).name for publication in feeds)
+    published = [each for each in pipeline.publish.values() if each.takes_changes]
+    states = dict.fromkeys(published_state(pipeline, publication).name for publication in published)
     stored = [source.schema.states for source in plan.layout.sources[subtask]]
     return tuple(
         state for state in states if all(plan.layout.schema.state(state) in descriptors for descriptors in stored)

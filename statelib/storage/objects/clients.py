@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from statelib.errors import InvalidRequestError
 from statelib.storage.objects.uris import ObjectLocation
+from statelib.storage.retries import Retries
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
@@ -48,10 +49,14 @@ def allows_http(environ: Mapping[str, str] = os.environ) -> bool:
     return _YES_OR_NO[setting]
 
 
-def text_options(timeout_s: float) -> dict[str, str]:
+def text_options(retries: Retries) -> dict[str, str]:
     """Return the settings of a client as texts, for a library that brings its own client. That client reads the same
     environment, except for the setting :data:`ALLOW_HTTP`."""
-    return {"allow_http": str(allows_http()).lower(), "timeout": f"{timeout_s:g}s"}
+    return {
+        "allow_http": str(allows_http()).lower(),
+        "timeout": f"{retries.request_timeout_s:g}s",
+        "max_retries": str(len(retries.delays_s)),
+    }
 
 
 def insecure_endpoint(what: str) -> InvalidRequestError:

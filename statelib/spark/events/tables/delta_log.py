@@ -33,7 +33,7 @@ class DeltaLog:
 
         self.path = path
         place = in_bucket(path)
-        storage = {**(text_options(patience().request_timeout_s) if place else {}), **options}
+        storage = {**(text_options(patience()) if place else {}), **options}
         with self._naming_errors():
             self._table = DeltaTable(place or path, version=version, storage_options=storage or None)
         self._check_features()
