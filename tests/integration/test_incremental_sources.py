@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
@@ -246,3 +247,14 @@ def run_in_a_process(deployment: Deployment, variables: dict[str, str]) -> int:
     assert done.returncode == 0, done.stderr
     read: int = json.loads(done.stdout)["checkpoints"][0]["events"]["read"]
     return read
+
+
+def test_after_a_seed_the_commits_since_its_end_are_read(deployment: Deployment) -> None:
+    order(deployment, 1, a=1, b=2)
+    order(deployment, 2, a=10)
+    pq.write_table(pa.table({"shop": ["a", "b"], "n": [1, 1], "sum": [1, 2]}), Path(deployment.data) / "totals.parquet")
+    place = f"{deployment.data}/totals.parquet"
+    said(deployment, "pipelines", "seed", "orders", "--from", place, "--until", "2026-01-02", "--yes")
+    order(deployment, 3, c=100)
+    said(deployment, "run", "orders", "--end", "2026-01-04")
+    assert totals(deployment) == {"a": (2, 11), "b": (1, 2), "c": (1, 100)}
