@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import polars as pl
 import pytest
 import yaml
 
@@ -19,6 +20,9 @@ from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
+from tests.golden.flink_fixtures import ROOT
+from tests.golden.test_flink_sessions import sessions
+from tests.integration.shop_cli import said
 from tests.property.test_session_windows import MINUTE, SESSIONS, STATES, Event, Reference, in_milliseconds, table
 from tests.support.published import feed_rows, folded, table_rows
 from tests.support.worlds import CHECKOUT, day, new_deployment, publish_here
@@ -36,6 +40,8 @@ PIPELINE: dict[str, Any] = {
         for mode in ("changes", "table")
     },
 }
+(SAVED,) = (ROOT / "2.3.0" / "hashmap-changelog-sessions").glob("savepoint-*")
+"""A savepoint of a Flink job with session windows."""
 STRATEGIES = [
     ("heap", "canonical"), ("heap", "full"), ("heap", "changelog"),
     ("rocksdb", "full"), ("rocksdb", "incremental"), ("rocksdb", "changelog"),
@@ -162,3 +168,37 @@ def test_a_state_with_another_name_continues_its_sessions(tmp_path: Path) -> Non
     names = [state.name for state in saved.schema().states]
     assert {"merging-window-set_sums", "_timer_state/event_sums"} <= set(names)
     assert not {"merging-window-set", "_timer_state/event_window-timers", contents} & set(names)
+
+
+JOB = """\
+name: job
+schedule: {cron: "@daily", start: 2023-11-01}
+source:
+  path: "{data}/{start:%Y-%m-%d}.parquet"
+  columns: {k: long, n: long, t: instant}
+key: k
+states:
+  sums:
+    kind: reducing
+    value: {agg: sum, of: n}
+    renamed_from: window-contents
+    window: {time: t, session: 40s, allowed_lateness: 1d, retain: 2d}
+backend: rocksdb
+"""
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_pipeline_begins_with_the_sessions_of_a_flink_job(tmp_path: Path) -> None:
+    """The event begins before the end of a session of the job, and ends after it."""
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "job.yaml").write_text(JOB)
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    key, (start, end), numbers = next(each for each in sessions(SAVED.parent) if len(each[2]) > 1)
+    late = pl.from_epoch(pl.Series("t", [end - 5000]), "ms").dt.replace_time_zone("UTC")
+    pl.DataFrame({"k": [key], "n": [1000], "t": late}).write_parquet(tmp_path / "2023-11-15.parquet")
+    seed = ("pipelines", "seed", "job", "--from", SAVED, "--operator", "reduce", "--until", "2023-11-15", "--yes")
+    said(deployment, *seed)
+    said(deployment, "run", "job", "--end", "2023-11-16")
+    seeded, after = (content(resolve(deployment, f"job/{number}"), "sums") for number in (1, 2))
+    assert sum(map(int, after.values())) == sum(map(int, seeded.values())) + 1000
+    assert after[key, start, end + 35_000] == sum(numbers) + 1000
