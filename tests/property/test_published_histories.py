@@ -61,7 +61,7 @@ publish:
 publish:
   feed: {target: lake.carts.feed, format: iceberg, mode: changes, state: last}
   now: {target: lake.carts.now, format: iceberg, mode: table, state: last}
-  item_feed: {target: lake.carts.item_feed, format: iceberg, mode: table, state: per_item}
+  item_feed: {target: lake.carts.item_feed, format: iceberg, mode: changes, state: per_item}
 """,
 }
 STORED = (CheckpointState.COMPLETED, CheckpointState.PENDING)
@@ -212,7 +212,8 @@ class History:
             feed, now, per_item = (self.rows(table) for table in ("feed", "now", "item_feed"))
             assert folded(feed, ["user"]) == averages
             assert by_identity(now, ["user"]) == averages
-            assert by_identity(per_item, ["user", "user_key"]) == items
+            read = folded if self.form == "iceberg" else by_identity
+            assert read(per_item, ["user", "user_key"]) == items
             return
         assert folded(feed_rows(self.root / "feed"), ["user"]) == averages
         assert table_rows(self.root / "now", ["user"]) == averages
