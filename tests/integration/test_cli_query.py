@@ -1,6 +1,7 @@
 """``statelib query``: SQL over the states of statelib's and Flink's snapshots."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from statelib.errors import UnsupportedError
 from statelib.flows.views.query import query_snapshot, table_names
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.tables.state_table import StateTable
 from tests.integration.foreign import FLINK, savepoint
 from tests.integration.shop import open_shop, sales
 from tests.integration.shop_cli import call, refused, said
@@ -170,3 +172,22 @@ def test_windows_and_timers_of_flink_have_columns() -> None:
     names = query_snapshot(opened, 'DESCRIBE "_timer_state/event_user-timers"', ())["column_name"].to_pylist()
     assert names[0] == "key"
     assert names[-1] == "timestamp"
+
+
+def test_a_query_for_one_key_reads_its_key_group_only(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Collection[int] | None] = []
+    entries = StateTable.entries
+
+    def noted(table: StateTable, groups: Collection[int] | None = None, scratch: str | None = None) -> Any:
+        read.append(groups)
+        return entries(table, groups, scratch)
+
+    monkeypatch.setattr(StateTable, "entries", noted)
+    for snapshot in ("sales", "visits"):
+        state = "total" if snapshot == "sales" else "spent"
+        everything = rows(shop, snapshot, f"FROM {state} ORDER BY shop")
+        assert read.pop() is None
+        for row in everything:
+            assert rows(shop, snapshot, f"FROM {state} WHERE shop = '{row[0]}'") == [row]
+            assert len(read.pop() or ()) == 1
+        assert rows(shop, snapshot, f"FROM {state} WHERE shop = 'elsewhere'") == []

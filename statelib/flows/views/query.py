@@ -12,6 +12,7 @@ from statelib.definition.frame_columns import frame_columns
 from statelib.definition.framed_state import framed
 from statelib.errors import InvalidRequestError
 from statelib.extras import require
+from statelib.flows.views.query_keys import asked_key_groups
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import Tuple
 from statelib.savepoints.opened import Checkpoint
@@ -95,10 +96,12 @@ def _prepare(database: "duckdb.DuckDBPyConnection", sql: str, tables: Tables, ke
 def _fill(
     database: "duckdb.DuckDBPyConnection", sql: str, tables: Tables, key: Sequence[str], scratch: str | None
 ) -> None:
-    """Insert all entries of the states whose names the statement contains."""
+    """Insert the entries of the states whose names the statement contains; only those of the key groups of the keys
+    that it asks for, if it asks for some keys only."""
     for name, table in tables.items():
         if name.replace('"', '""').lower() in sql.lower():
-            for part in table.entries(scratch=scratch):
+            groups = asked_key_groups(database, sql, table.schema, _key_names(table.schema, key))
+            for part in table.entries(groups, scratch):
                 _insert(database, name, _flat(table, part, key))
 
 

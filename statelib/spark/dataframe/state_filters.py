@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -21,15 +20,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from statelib.errors import StatelibError
 from statelib.model.state import KeyedStateSchema
-from statelib.model.types import BOOLEAN, BYTE, DATE, INT, LONG, SHORT, STRING, Row, StateType, Tuple
-from statelib.serializers.entries.keys import key_groups
-from statelib.serializers.registry import codec_of
-
-EXACT = (BOOLEAN, BYTE, SHORT, INT, LONG, STRING, DATE)
-"""The types of keys for which equality in Spark is equality in Java. For floats (-0.0, NaN) and times (nanoseconds) it
-is not."""
+from statelib.model.types import Row, StateType, Tuple
+from statelib.savepoints.tables.exact_keys import EXACT, key_groups_of
 
 Groups = npt.NDArray[np.int64]
 _BOUNDS: Mapping[type[Filter], Callable[[Groups, Any], npt.NDArray[np.bool_]]] = {
@@ -53,7 +46,7 @@ def wanted_key_groups(schema: KeyedStateSchema, filters: Sequence[Filter]) -> fr
         if _path(query_filter) == ("key_group",) and kind in _BOUNDS and {type(value) for value in values} == {int}:
             wanted = wanted[_BOUNDS[kind](wanted, values if isinstance(query_filter, In) else values[:1])]
     for keys in _keys(schema.key_type, filters):
-        key_groups_of_keys = _groups_of(schema, keys)
+        key_groups_of_keys = key_groups_of(schema, keys)
         wanted = wanted if key_groups_of_keys is None else np.intersect1d(wanted, key_groups_of_keys)
     return None if len(wanted) == len(groups) else frozenset(wanted.tolist())
 
@@ -78,24 +71,12 @@ def _keys(key_type: StateType, filters: Sequence[Filter]) -> Iterable[list[Any]]
 
 def _field_names(key_type: StateType) -> tuple[str, ...]:
     """Return the names of the fields of a key with several columns; no names if a field is not of a type in
-    :data:`EXACT`, or if the key has no fields."""
+    :data:`~statelib.savepoints.tables.exact_keys.EXACT`, or if the key has no fields."""
     if isinstance(key_type, Tuple) and all(field in EXACT for field in key_type.fields):
         return tuple(f"f{i}" for i in range(len(key_type.fields)))
     if isinstance(key_type, Row) and all(field.type in EXACT for field in key_type.fields):
         return tuple(field.name for field in key_type.fields)
     return ()
-
-
-def _groups_of(schema: KeyedStateSchema, keys: list[Any]) -> Groups | None:
-    """Return the key groups of the keys; None, so that no key group is excluded, if ``keys`` is empty or if one of them
-    does not have the type of the schema's key."""
-    if not keys:
-        return None
-    try:
-        column = pa.array(keys, codec_of(schema.key_type).arrow_type)
-        return key_groups(schema, column).astype(np.int64)
-    except (pa.ArrowException, StatelibError, TypeError, ValueError, OverflowError):
-        return None
 
 
 def _path(query_filter: Filter) -> tuple[str, ...]:
