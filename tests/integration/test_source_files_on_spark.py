@@ -152,7 +152,8 @@ def other_setting(spark: SparkSession) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    ("make", "reason"), [(other_file_system, "is no path of this host"), (other_setting, "ignoreCorruptFiles")]
+    ("make", "reason"),
+    [(other_file_system, "is neither a path of this host nor in a bucket"), (other_setting, "ignoreCorruptFiles")],
 )
 def test_settings_that_change_how_spark_reads_leave_the_source_to_spark(
     spark: SparkSession,
