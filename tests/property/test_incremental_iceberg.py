@@ -21,7 +21,8 @@ from pyiceberg.utils.config import Config
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import ConflictError, StatelibError
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
-from statelib.spark.events.tables.incremental import TableRead, table_reads
+from statelib.spark.events.tables.incremental import table_reads
+from tests.support.incremental_reads import Rows, applied
 from tests.support.published import iceberg_environment
 
 FILE = """\
@@ -38,8 +39,6 @@ states:
   total: {kind: value, value: {agg: sum, of: amount}}
 backend: heap
 """
-SIGN = {"insert": 1, "delete": -1}
-Rows = Counter[tuple[int, str]]
 STEPS = st.one_of(
     st.tuples(
         st.just("append"), st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=1, max_size=4)
@@ -93,17 +92,6 @@ def content(table: Table, snapshot: int) -> Rows:
     return Counter(zip(stored["amount"].to_pylist(), stored["shop"].to_pylist(), strict=True))
 
 
-def applied(before: Rows, read: TableRead, tasks: int) -> Rows:
-    """Return the rows after a read by several tasks, which may take back only rows that are there."""
-    after = Counter(before)
-    for piece in read.pieces(tasks):
-        for batch in read.rows(piece):
-            for row in batch.to_pylist():
-                after[row["amount"], row["shop"]] += SIGN[row["_change_type"]]
-    assert all(count >= 0 for count in after.values()), "a row was taken back that is not there"
-    return +after
-
-
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=3, max_size=9), tasks=st.integers(1, 3))
@@ -139,7 +127,7 @@ def run(
     interval = DataInterval(min(end_ms - 1, position.interval.end_ms if position.interval else 0), end_ms)
     reads = table_reads(pipeline, "/data", interval, position, "token")
     read = reads.of["source"]
-    after = rows_before if read is None else applied(rows_before, read, tasks)
+    after = applied(rows_before, read, tasks)
     if read is not None:
         assert after == content(table, read.upto)
         assert read.upto == [each.snapshot_id for each in snapshots if each.timestamp_ms < end_ms][-1]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
-from statelib.spark.events.tables.incremental import TableRead, table_reads
+from statelib.spark.events.tables.incremental import table_reads
 from tests.support.delta_histories import append, commit_at, content
+from tests.support.incremental_reads import Rows, applied
 
 FILE = """\
 name: orders
@@ -30,7 +31,6 @@ states:
 backend: heap
 """
 HOUR = 3_600_000
-SIGN = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), min_size=1, max_size=4)
 COMMITS = st.one_of(
     st.tuples(st.just("append"), ROWS),
@@ -63,17 +63,6 @@ def commit(table: Path, kind: str, argument: Any, at_ms: int, *, feed: bool) -> 
         commit_at(table, at_ms)
 
 
-def applied(before: Counter[tuple[Any, ...]], read: TableRead | None, tasks: int) -> Counter[tuple[Any, ...]]:
-    """Return the rows after a read by several tasks, which may take back only rows that are there."""
-    after = Counter(before)
-    for piece in read.pieces(tasks) if read else []:
-        for batch in read.rows(piece) if read else []:
-            for row in batch.to_pylist():
-                after[row["amount"], row["shop"]] += SIGN[row["_change_type"]]
-    assert all(count >= 0 for count in after.values()), "a row was taken back that is not there"
-    return +after
-
-
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=3, max_size=12), feed=st.booleans(), tasks=st.integers(1, 4))
@@ -84,7 +73,7 @@ def test_reads_add_up_to_the_table(steps: list[tuple[str, Any, Any]], feed: bool
             FILE.replace("changes: _change_type", "on_missing: empty\n  changes: _change_type")
         )
         pipeline = load_pipeline(root / "orders.yaml")
-        states: list[tuple[SourcePosition, Counter[tuple[Any, ...]]]] = [(NOTHING_APPLIED, Counter())]
+        states: list[tuple[SourcePosition, Rows]] = [(NOTHING_APPLIED, Counter())]
         head = 0
         for step, argument, minutes in steps:
             now += HOUR
@@ -99,8 +88,8 @@ def test_reads_add_up_to_the_table(steps: list[tuple[str, Any, Any]], feed: bool
 
 
 def run(
-    pipeline: Pipeline, root: Path, before: tuple[SourcePosition, Counter[tuple[Any, ...]]], now: int, tasks: int
-) -> tuple[SourcePosition, Counter[tuple[Any, ...]]]:
+    pipeline: Pipeline, root: Path, before: tuple[SourcePosition, Rows], now: int, tasks: int
+) -> tuple[SourcePosition, Rows]:
     """Apply one interval that ends now; return position and rows after it. Compare the rows with the table."""
     position, rows = before
     start = position.interval.end_ms if position.interval else now - HOUR
