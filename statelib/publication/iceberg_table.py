@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelib.crash_points import crash_point
-from statelib.errors import InvalidRequestError, RetryableError, StatelibError, UnsupportedError
+from statelib.errors import RetryableError, StatelibError, UnsupportedError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.publication.feed import FEED_COLUMNS
+from statelib.publication.iceberg_catalog import open_catalog
 from statelib.publication.iceberg_types import described, stored_schema
 from statelib.publication.parquet_files import part_writer
 from statelib.publication.parquet_manifest import TableFile, mode_of
@@ -152,18 +153,7 @@ class IcebergTable:
         return catalog.create_table_transaction(self._identifier, schema, properties=properties)
 
     def _catalog(self) -> "Catalog":
-        """Return the catalog. Raises InvalidRequestError (``no-iceberg-catalog``) if it is not configured."""
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.utils.config import Config
-
-        properties = Config().get_catalog_config(self._catalog_name)
-        if properties is None:
-            raise InvalidRequestError(
-                f"{self._table.target}: no Iceberg catalog {self._catalog_name!r} is configured",
-                kind="no-iceberg-catalog",
-                hint=f"set PYICEBERG_CATALOG__{self._catalog_name.upper()}__URI, or describe it in .pyiceberg.yaml",
-            )
-        return load_catalog(self._catalog_name, **properties)
+        return open_catalog(self._catalog_name, self._table.target)
 
     def _opened(self, catalog: "Catalog") -> "Table | None":
         from pyiceberg.exceptions import NoSuchTableError

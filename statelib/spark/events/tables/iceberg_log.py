@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from statelib.errors import InvalidRequestError, NotFoundError, RetryableError, UnsupportedError
+from statelib.errors import NotFoundError, RetryableError, UnsupportedError
 from statelib.extras import require
+from statelib.publication.iceberg_catalog import open_catalog
 from statelib.spark.events.tables.table_log import CHANGE_COLUMNS, as_changed, before_moment, first_line, history_gone
 
 if TYPE_CHECKING:
@@ -27,20 +28,12 @@ class IcebergLog:
 
     def __init__(self, name: str, version: int | None = None) -> None:
         require("iceberg")
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.utils.config import Config
-
         self.name = name
         catalog, _, identifier = name.partition(".")
-        properties = Config().get_catalog_config(catalog)
-        if properties is None:
-            raise InvalidRequestError(
-                f"source table {name}: no Iceberg catalog {catalog!r} is configured",
-                kind="no-iceberg-catalog",
-                hint=f"set PYICEBERG_CATALOG__{catalog.upper()}__URI for the driver and the workers, or describe it in "
-                ".pyiceberg.yaml",
-            )
-        with self._naming_errors(), load_catalog(catalog, **properties) as opened:
+        with (
+            self._naming_errors(),
+            open_catalog(catalog, f"source table {name}", " for the driver and the workers") as opened,
+        ):
             self._table = opened.load_table(identifier)
         metadata = self._table.metadata
         self._snapshot = self._table.current_snapshot() if version is None else metadata.snapshot_by_id(version)
