@@ -85,11 +85,18 @@ class TableVersion:
     """The version up to which the commits of a table have been applied.
 
     ``source``: the field of the source in the pipeline file. ``table``: the id that the table has given itself, which
-    another table at the same place does not have. ``version``: the number of the commit."""
+    another table at the same place does not have. ``version``: the number of the commit.
+
+    :meth:`none` stands for a table that had no commit to apply, so that all its commits belong to later runs."""
 
     source: str
     table: str
     version: int
+
+    @classmethod
+    def none(cls, source: str) -> "TableVersion":
+        """Return the version of a source whose table does not exist yet or has no commit yet."""
+        return cls(source, "", -1)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
@@ -66,6 +66,9 @@ def commit(table: Path, kind: str, argument: Any, at_ms: int, *, feed: bool) -> 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=3, max_size=12), feed=st.booleans(), tasks=st.integers(1, 4))
+@example(
+    steps=[("run", 1, None), ("commit", ("append", [("a", 1)]), -61), ("run", 1, None)], feed=False, tasks=1
+)  # the first commit arrives late
 def test_reads_add_up_to_the_table(steps: list[tuple[str, Any, Any]], feed: bool, tasks: int) -> None:
     with TemporaryDirectory() as directory:
         root, now = Path(directory), 100 * HOUR

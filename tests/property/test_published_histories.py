@@ -5,6 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import example, given, settings
@@ -109,7 +110,6 @@ class History:
         (root / "pipelines").mkdir()
         text = PIPELINE.replace("BACKEND", backend).replace("STRATEGY", strategy) + PUBLISH[form]
         self.form = form
-        os.environ |= iceberg_environment(root)
         (root / "pipelines" / "carts.yaml").write_text(text)
         self.root = root
         self.deployment = new_deployment(root, root, root / "pipelines")
@@ -255,7 +255,7 @@ def _average(value: dict[str, Any]) -> float | None:
     ("rocksdb", "incremental", "iceberg"),
 )  # fmt: skip
 def test_the_tables_are_the_state_of_the_head(steps: list[tuple[str, Any]], kind: tuple[str, str, str]) -> None:
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root, patch.dict(os.environ, iceberg_environment(Path(root))):
         history = History(Path(root), *kind)
         for name, argument in steps:
             getattr(history, name)(argument)

@@ -87,8 +87,9 @@ class TableReads:
         """Return the versions that the state has after the run. ``applied``: the position before it. A source that is
         no longer incremental has none."""
         before = {version.source: version for version in applied.versions}
-        after = [read.version if read else before.get(field) for field, read in self.of.items()]
-        return tuple(version for version in after if version is not None)
+        return tuple(
+            read.version if read else before.get(field, TableVersion.none(field)) for field, read in self.of.items()
+        )
 
 
 def table_reads(
@@ -111,9 +112,11 @@ def _read_of(pipeline: Pipeline, part: SourcePart, interval: DataInterval, appli
         if error.kind == "no-source" and part.source.on_missing == "empty":
             return None
         raise
-    after = _applied_version(pipeline, part, opened, applied)
-    if after is None and applied.interval is not None:
+    stored = next((version for version in applied.versions if version.source == part.field), None)
+    if stored is None and applied.interval is not None:
         after = next(reversed(opened.commits(None, interval.start_ms)), None)
+    else:
+        after = _applied_version(pipeline, part, opened, stored or TableVersion.none(part.field))
     commits = opened.commits(after, interval.end_ms)
     upto = next(reversed(commits), after)
     if upto is None:
@@ -123,19 +126,20 @@ def _read_of(pipeline: Pipeline, part: SourcePart, interval: DataInterval, appli
     return TableRead(part.field, table, opened.table, None if after is None else tuple(commits), upto)
 
 
-def _applied_version(pipeline: Pipeline, part: SourcePart, opened: TableLog, applied: SourcePosition) -> int | None:
+def _applied_version(pipeline: Pipeline, part: SourcePart, opened: TableLog, stored: TableVersion) -> int | None:
     """Return the version of the table that the state has, None if it has none.
 
     Raises ConflictError (``source-replaced``) if it is the version of another table."""
-    stored = next((version for version in applied.versions if version.source == part.field), None)
-    if stored is not None and stored.table != opened.table:
+    if stored == TableVersion.none(part.field):
+        return None
+    if stored.table != opened.table:
         raise ConflictError(
             f"pipeline {pipeline.name}: {part.field}: the table {part.place} was replaced: expected {stored.table} "
             f"with version {stored.version}, found {opened.table}",
             kind="source-replaced",
             hint="give the source another name under 'sources' to read the commits of the new table from now on",
         )
-    return None if stored is None else stored.version
+    return stored.version
 
 
 def read_table(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads: TableReads) -> DataFrame | None:
