@@ -22,6 +22,7 @@ from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import ConflictError, StatelibError
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
 from statelib.spark.events.tables.incremental import table_reads
+from tests.support.extent import examples
 from tests.support.incremental_reads import Rows, applied
 from tests.support.published import iceberg_environment
 
@@ -93,7 +94,7 @@ def content(table: Table, snapshot: int) -> Rows:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=3, max_size=9), tasks=st.integers(1, 3))
 def test_reads_of_iceberg_add_up_to_the_table(steps: list[tuple[str, Any]], tasks: int) -> None:
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as monkeypatch:

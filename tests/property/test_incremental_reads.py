@@ -15,6 +15,7 @@ from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
 from statelib.spark.events.tables.incremental import table_reads
 from tests.support.delta_histories import append, commit_at, content
+from tests.support.extent import examples
 from tests.support.incremental_reads import Rows, applied
 
 FILE = """\
@@ -64,7 +65,7 @@ def commit(table: Path, kind: str, argument: Any, at_ms: int, *, feed: bool) -> 
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=3, max_size=12), feed=st.booleans(), tasks=st.integers(1, 4))
 @example(
     steps=[("run", 1, None), ("commit", ("append", [("a", 1)]), -61), ("run", 1, None)], feed=False, tasks=1

@@ -16,6 +16,7 @@ from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun
+from tests.support.extent import examples
 
 Event = tuple[str, str, int | None]
 """Key, user key, number."""
@@ -98,7 +99,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.randoms(use_true_random=False), st.lists(STEPS, min_size=1, max_size=6))
 def test_the_states_are_those_of_the_events_that_are_left(
     choose: random.Random, steps: list[tuple[str, str, int]]

@@ -16,6 +16,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.model.session_state import WINDOW_CONTENTS, session_timers, window_set
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun
+from tests.support.extent import examples
 
 MS = pa.timestamp("ms", "UTC")
 MINUTE = 60_000
@@ -177,7 +178,7 @@ def with_ends(intervals: list[tuple[list[Event], int]]) -> list[tuple[list[Event
     return windows
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(INTERVALS)
 def test_sessions_have_the_result_of_adding_single_events(intervals: list[tuple[list[Event], int]]) -> None:
     run, reference = LocalRun(pipeline()), Reference()
@@ -193,7 +194,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(INTERVALS, st.lists(STEPS, min_size=6, max_size=6))
 def test_sessions_survive_checkpoints_restores_and_rescaling(
     intervals: list[tuple[list[Event], int]], steps: list[tuple[str, str, int]]

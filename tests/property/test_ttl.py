@@ -34,6 +34,7 @@ from statelib.snapshots.strategy import take_snapshot
 from statelib.snapshots.uploads.previous import NO_PREVIOUS
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain, entries_of, previous_of
+from tests.support.extent import examples
 
 UID = "0" * 32
 WHOLE = KeyGroupRange(0, 127)
@@ -200,7 +201,7 @@ both_kinds = pytest.mark.parametrize("kind", ["heap", "rocksdb"])
 
 
 @both_kinds
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=STEPS)
 def test_chains_of_checkpoints_contain_exactly_the_living_entries(kind: str, steps) -> None:
     root = Path(tempfile.mkdtemp(prefix="statelib-ttl-"))

@@ -27,6 +27,7 @@ from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun
+from tests.support.extent import examples
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
 COLUMNS = {
@@ -154,7 +155,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(INTERVALS, st.lists(STEPS, min_size=4, max_size=4))
 def test_checkpoints_restores_and_rescaling_change_nothing(
     intervals: list[list[Event]], steps: list[tuple[str, str, int]]
@@ -171,7 +172,7 @@ def test_checkpoints_restores_and_rescaling_change_nothing(
         run.close()
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(INTERVALS, st.sampled_from(["heap", "rocksdb"]))
 def test_a_log_of_changes_gives_the_same_state(intervals: list[list[Event]], kind: str) -> None:
     definition, whole, shared = pipeline(), all_key_groups(128), CheckpointedStateScope.SHARED
@@ -199,7 +200,7 @@ def test_a_log_of_changes_gives_the_same_state(intervals: list[list[Event]], kin
         logging.close()
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(st.lists(EVENT, max_size=15), st.lists(EVENT, max_size=15), st.sampled_from(["heap", "rocksdb"]))
 def test_a_changed_pipeline_file_continues_from_the_stored_state(
     before: list[Event], after: list[Event], backend: str

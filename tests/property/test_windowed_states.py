@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from statelib.definition.pipeline import Pipeline
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun
+from tests.support.extent import examples
 
 MS = pa.timestamp("ms", "UTC")
 COLUMNS = pa.schema([("k", pa.string()), ("u", pa.string()), ("n", pa.int64()), ("t", MS)])
@@ -125,7 +126,7 @@ def same(run: LocalRun | SubtaskRun, reference: Reference) -> None:
     assert run.state("all") == counts
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(INTERVALS)
 def test_windows_contain_the_result_of_applying_single_events(intervals: list[tuple[list[Event], int]]) -> None:
     run, reference = LocalRun(pipeline()), Reference()
@@ -142,7 +143,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(INTERVALS, st.lists(STEPS, min_size=6, max_size=6))
 def test_checkpoints_restores_and_rescaling_change_nothing(
     intervals: list[tuple[list[Event], int]], steps: list[tuple[str, str, int]]

@@ -20,6 +20,7 @@ from statelib.model.operator_state import OperatorStateDescriptor, OperatorState
 from statelib.model.types import LONG, STRING, VOID
 from statelib.testing.reference import codecs as reference
 from statelib.testing.type_strategies import plain_values, state_types
+from tests.support.extent import examples
 
 SPLIT, UNION, BROADCAST = OperatorStateMode
 NONE_YET = SourcePosition(None, -(2**63))
@@ -91,7 +92,7 @@ def test_empty_states_are_stored() -> None:
 TYPED = state_types().filter(lambda t: t != VOID).flatmap(lambda t: st.tuples(st.just(t), st.lists(plain_values(t))))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(TYPED, TYPED, st.data())
 def test_any_content_is_read_back(elements, keys, data) -> None:
     type_, values = elements

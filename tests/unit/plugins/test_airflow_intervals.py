@@ -17,6 +17,7 @@ from statelib.definition.source.intervals import changes_of, clock_change_proble
 from statelib.definition.source.ticks import Ticks
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms, moment_of
+from tests.support.extent import examples
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "America/Havana", "Asia/Kolkata"]
 FIRST_MS, LAST_MS = (epoch_ms(datetime(2026, month, 1, tzinfo=UTC)) for month in (1, 12))
@@ -60,7 +61,7 @@ def schedule_of(cron: str, zone: str) -> Schedule:
 @given(crons, st.sampled_from(ZONES), st.integers(FIRST_MS // 60_000, LAST_MS // 60_000))
 @example("30 2 * * *", "Europe/Berlin", epoch_ms(datetime(2026, 3, 28, tzinfo=UTC)) // 60_000)
 @example("30 2 * * *", "Europe/Berlin", epoch_ms(datetime(2026, 10, 24, tzinfo=UTC)) // 60_000)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_intervals_equal_those_of_airflow_from_any_start(cron: str, zone: str, minute: int) -> None:
     schedule = schedule_of(cron, zone)
     if clock_change_problem(schedule) is None and schedule.end is not None:
@@ -76,7 +77,7 @@ def test_intervals_equal_those_of_airflow_from_any_start(cron: str, zone: str, m
 
 @given(crons, st.sampled_from(ZONES))
 @example("0 * 29 3 *", "America/New_York")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_intervals_around_each_change_of_the_clock_equal_those_of_airflow(cron: str, zone: str) -> None:
     """A cron is refused if, and only if, Airflow's own intervals do not follow each other."""
     schedule = schedule_of(cron, zone)
