@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.aggregates.finished import finished
 from statelib.definition.frame_columns import FrameColumn
-from statelib.functions.aggregates.finished import finished
 
 
 def framed(table: pa.Table, columns: Sequence[FrameColumn]) -> pa.Table:

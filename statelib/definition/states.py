@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from statelib.aggregates.kinds import AggregateSpec, Nulls
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
 from statelib.definition.parts.types import type_of
-from statelib.functions.aggregates.kinds import AggregateSpec, Nulls
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.session_state import session_timers, window_set_descriptor
 from statelib.model.state import (

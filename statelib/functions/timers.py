@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import group_rows
 from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.functions.grouping import group_rows
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS
 from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.entries.keys import DecodedKeys, decode_keys, encode_keys

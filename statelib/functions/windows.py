@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.aggregates.grouping import group_rows, one_array
 from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.declared import AggregateFunction
-from statelib.functions.grouping import group_rows, one_array
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import Timers, register, remove, take_due
 from statelib.model.amounts import number_of

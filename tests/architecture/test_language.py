@@ -18,6 +18,7 @@ PLAIN: tuple[str, ...] = (
     "demo",
     "jobs",
     "plugins",
+    "statelib/aggregates/",
     "statelib/catalog",
     "statelib/cli",
     "statelib/coordinator",

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from statelib.aggregates.decimal_sums import sum_decimals
+from statelib.aggregates.finished import finished
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates.decimal_sums import sum_decimals
-from statelib.functions.aggregates.finished import finished
 from statelib.testing.local_run import LocalRun
 from tests.support.extent import examples
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from statelib.aggregates.accumulators import accumulator_of
+from statelib.aggregates.grouping import Grouping
+from statelib.aggregates.kinds import AggregateSpec
+from statelib.aggregates.sketches.bitmap import POSITIONS
+from statelib.aggregates.sketches.hashes import sketch_hashes
+from statelib.aggregates.sketches.hll import LG_K
+from statelib.aggregates.sketches.kll import Levels
+from statelib.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.functions.aggregates.accumulators import accumulator_of
-from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.sketches.bitmap import POSITIONS
-from statelib.functions.aggregates.sketches.hashes import sketch_hashes
-from statelib.functions.aggregates.sketches.hll import LG_K
-from statelib.functions.aggregates.sketches.kll import Levels
-from statelib.functions.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
-from statelib.functions.grouping import Grouping
 from statelib.model.types import BYTES, DOUBLE, LONG, STRING
 from tests.support.extent import examples
 

@@ -3,6 +3,7 @@ Pure: they yield problems and never raise."""
 
 from collections.abc import Iterator
 
+from statelib.aggregates.kinds import RETRACTABLE
 from statelib.definition.checks.states import is_ordered
 from statelib.definition.checks.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
@@ -10,7 +11,6 @@ from statelib.definition.parts.model import StateDefinition
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import columns_of
 from statelib.definition.problems import Problem, Where
-from statelib.functions.aggregates.kinds import RETRACTABLE
 
 
 def check_changes(pipeline: DeclaredPipeline) -> Iterator[Problem]:

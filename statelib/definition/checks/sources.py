@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from statelib.aggregates.kinds import Nulls
 from statelib.definition.checks.changes import check_changes
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.source import check_ready, check_schedule, check_source
@@ -10,7 +11,6 @@ from statelib.definition.parts.model import StateDefinition
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import columns_of
 from statelib.definition.problems import Problem, Where
-from statelib.functions.aggregates.kinds import Nulls
 
 
 def check_sources(pipeline: DeclaredPipeline) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from statelib.aggregates.kinds import AGGREGATES, ColumnRule, Nulls, accepts
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.time import check_time, is_reference, not_declared
 from statelib.definition.parts.durations import milliseconds
@@ -10,7 +11,6 @@ from statelib.definition.parts.model import FieldDefinition, StateDefinition
 from statelib.definition.parts.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.errors import StatelibError
-from statelib.functions.aggregates.kinds import AGGREGATES, ColumnRule, Nulls, accepts
 from statelib.model.session_state import WINDOW_SET, WINDOW_TIMERS
 from statelib.model.types import BOOLEAN, DATETIME, INSTANT, VOID, Scalar, decimal_digits
 

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
+from statelib.aggregates.kinds import Nulls
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.zones import in_zone, zone_of
 from statelib.definition.problems import did_you_mean
-from statelib.functions.aggregates.kinds import Nulls
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
 from statelib.model.moments import moment_of
 from statelib.model.termination import CheckpointRetentionPolicy

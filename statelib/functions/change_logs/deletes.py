@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.aggregates.grouping import Rows, group_rows, one_array, pick_rows
+from statelib.aggregates.picks import clean, compared
 from statelib.backends.distinct_keys import one_entry_per_key
 from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates.picks import clean, compared
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED, RETRACTED
-from statelib.functions.grouping import Rows, group_rows, one_array, pick_rows
 from statelib.functions.timers import remove
 from statelib.model.amounts import number_of
 from statelib.serializers.columns.arrow import one_nan

@@ -7,11 +7,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.aggregates.accumulators import accumulator_of
+from statelib.aggregates.grouping import Grouping, one_array
+from statelib.aggregates.kinds import RETRACTABLE, AggregateSpec
 from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates.accumulators import accumulator_of
-from statelib.functions.aggregates.kinds import RETRACTABLE, AggregateSpec
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
-from statelib.functions.grouping import Grouping, one_array
 
 Part = tuple[pa.Table, Grouping]
 

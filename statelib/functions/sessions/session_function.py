@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import group_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.functions.declared import AggregateFunction
-from statelib.functions.grouping import group_rows
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, merged, spans_of, stacked
 from statelib.functions.sessions.window_sets import Keys, WindowSet, read_windows, write_windows
 from statelib.functions.state_function import Progress

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.functions.grouping import Grouping, group_rows
+from statelib.aggregates.grouping import Grouping, group_rows
 from statelib.model.types import TIME_WINDOW
 from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.registry import codec_of

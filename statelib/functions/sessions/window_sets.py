@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import list_array
 from statelib.backends.key_order import quick_order
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.functions.grouping import list_array
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, spans_of, stacked
 from statelib.functions.timers import remove
 from statelib.model.session_state import window_set

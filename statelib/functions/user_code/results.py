@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import group_rows, one_array
 from statelib.errors import InvalidRequestError
-from statelib.functions.grouping import group_rows, one_array
 from statelib.model.amounts import number_of
 from statelib.serializers.columns.arrow import numbers
 from statelib.serializers.scalars.windows import MOMENT

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import group_rows, one_array
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.functions.grouping import group_rows, one_array
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import Timers, register, take_due
 from statelib.functions.user_code.resolve import resolve

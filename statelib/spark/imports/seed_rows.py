@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.aggregates.accumulators import accumulator_of
+from statelib.aggregates.kinds import AggregateSpec
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.definition.columns import key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.functions.aggregates.accumulators import accumulator_of
-from statelib.functions.aggregates.kinds import AggregateSpec
 from statelib.functions.declared import AggregateFunction
 from statelib.functions.interval import IntervalResult, expired
 from statelib.functions.state_function import Progress

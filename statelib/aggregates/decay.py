@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.picks import clean
-from statelib.functions.grouping import Grouping, one_array, reduce_groups, valid_rows
+from statelib.aggregates.grouping import Grouping, one_array, reduce_groups, valid_rows
+from statelib.aggregates.kinds import AggregateSpec
+from statelib.aggregates.picks import clean
 from statelib.serializers.columns.arrow import number_array, numbers
 
 Doubles = npt.NDArray[np.float64]

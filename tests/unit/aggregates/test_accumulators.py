@@ -5,11 +5,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from statelib.aggregates.accumulators import ACCUMULATORS, accumulator_of
+from statelib.aggregates.finished import finished
+from statelib.aggregates.grouping import Grouping
+from statelib.aggregates.kinds import AGGREGATES, AggregateSpec
 from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates.accumulators import ACCUMULATORS, accumulator_of
-from statelib.functions.aggregates.finished import finished
-from statelib.functions.aggregates.kinds import AGGREGATES, AggregateSpec
-from statelib.functions.grouping import Grouping
 from statelib.model.types import DOUBLE, INT, LONG, STRING
 
 

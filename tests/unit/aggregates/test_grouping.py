@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow as pa
 
-from statelib.functions.grouping import group_rows, pick_rows, reduce_groups
+from statelib.aggregates.grouping import group_rows, pick_rows, reduce_groups
 
 
 def test_groups_are_numbered_by_first_appearance():

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.functions.aggregates.kinds import AggregateSpec, Nulls
-from statelib.functions.grouping import Grouping, nullable_rows, one_array, pick_rows, valid_rows
+from statelib.aggregates.grouping import Grouping, nullable_rows, one_array, pick_rows, valid_rows
+from statelib.aggregates.kinds import AggregateSpec, Nulls
 
 Mask = npt.NDArray[np.bool_]
 

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from statelib.aggregates.finished import finished
 from statelib.definition.frame_columns import frame_columns
 from statelib.definition.pipeline import Pipeline
-from statelib.functions.aggregates.finished import finished
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import Grouping, one_array, valid_rows
+from statelib.aggregates.kinds import AggregateSpec
+from statelib.aggregates.sketches.stored import null_where, stored_sketches
 from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.sketches.stored import null_where, stored_sketches
-from statelib.functions.grouping import Grouping, one_array, valid_rows
 from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Ragged, offsets_of
 

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.picks import clean
-from statelib.functions.grouping import Grouping, Rows, list_array, one_array, stack, valid_rows
+from statelib.aggregates.grouping import Grouping, Rows, list_array, one_array, stack, valid_rows
+from statelib.aggregates.kinds import AggregateSpec
+from statelib.aggregates.picks import clean
 
 
 @dataclass(frozen=True)

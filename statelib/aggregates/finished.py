@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.functions.grouping import one_array
+from statelib.aggregates.grouping import one_array
 from statelib.model.sql import MAX_DIGITS
 from statelib.serializers.columns.arrow import with_nulls
 from statelib.serializers.columns.decimal_words import decimal_array, decimal_words

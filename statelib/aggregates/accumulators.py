@@ -12,17 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.errors import InvalidRequestError
-from statelib.functions.aggregates.decay import Decay
-from statelib.functions.aggregates.decimal_sums import add_decimals, sum_decimals
-from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.picks import Pick, better, clean
-from statelib.functions.aggregates.ranked import Ranked, first_of_groups
-from statelib.functions.aggregates.sketches.bitmap import Bitmap
-from statelib.functions.aggregates.sketches.hll import DistinctSketch
-from statelib.functions.aggregates.sketches.kll import QuantileSketch
-from statelib.functions.aggregates.sketches.theta import ThetaSketch
-from statelib.functions.grouping import (
+from statelib.aggregates.decay import Decay
+from statelib.aggregates.decimal_sums import add_decimals, sum_decimals
+from statelib.aggregates.grouping import (
     Grouping,
     Rows,
     list_array,
@@ -31,6 +23,14 @@ from statelib.functions.grouping import (
     stack,
     valid_rows,
 )
+from statelib.aggregates.kinds import AggregateSpec
+from statelib.aggregates.picks import Pick, better, clean
+from statelib.aggregates.ranked import Ranked, first_of_groups
+from statelib.aggregates.sketches.bitmap import Bitmap
+from statelib.aggregates.sketches.hll import DistinctSketch
+from statelib.aggregates.sketches.kll import QuantileSketch
+from statelib.aggregates.sketches.theta import ThetaSketch
+from statelib.errors import InvalidRequestError
 from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import Grouping
+from statelib.aggregates.kinds import AggregateSpec
+from statelib.aggregates.ranked import first_of_groups
+from statelib.aggregates.sketches.hashes import hashed_events
+from statelib.aggregates.sketches.ordering import order_in_groups
+from statelib.aggregates.sketches.stored import null_where, stored_sketches
 from statelib.errors import CorruptStateError
-from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.ranked import first_of_groups
-from statelib.functions.aggregates.sketches.hashes import hashed_events
-from statelib.functions.aggregates.sketches.ordering import order_in_groups
-from statelib.functions.aggregates.sketches.stored import null_where, stored_sketches
-from statelib.functions.grouping import Grouping
 from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Ragged, gather, join, offsets_of, spans
 

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.aggregates.grouping import Grouping, one_array, valid_rows
+from statelib.aggregates.kinds import AggregateSpec
+from statelib.aggregates.picks import clean
+from statelib.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
+from statelib.aggregates.sketches.stored import stored_sketches
 from statelib.errors import CorruptStateError
-from statelib.functions.aggregates.kinds import AggregateSpec
-from statelib.functions.aggregates.picks import clean
-from statelib.functions.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
-from statelib.functions.aggregates.sketches.stored import stored_sketches
-from statelib.functions.grouping import Grouping, one_array, valid_rows
 from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Ragged, concat, from_list, gather, join, offsets_of, spans
 

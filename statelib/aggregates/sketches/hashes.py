@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.functions.grouping import Grouping, one_array, valid_rows
+from statelib.aggregates.grouping import Grouping, one_array, valid_rows
 from statelib.serializers.columns.arrow import byte_rows
 from statelib.wire.ragged import Bytes, Ragged, spans
 
