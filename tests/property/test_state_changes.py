@@ -1,5 +1,5 @@
-"""The result of a log of changes is compared with a slow walk over the same records: all of Flink's operations, in any
-order."""
+"""The result of a log of changes is compared with a slow walk over the same records: all of Flink's operations and
+merges of partial sums, in any order."""
 
 import struct
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from statelib.formats.changelog.change_set import ChangeRecords, Op
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.restore.changelog.change_log import ChangeLog
 from statelib.restore.changelog.state_changes import changes_of
@@ -26,7 +26,8 @@ def long(number: int) -> bytes:
 
 
 def schema_of(kind: StateKind) -> KeyedStateSchema:
-    state = StateDescriptor("s", kind, LONG, LONG if kind is StateKind.MAP else None)
+    sums = () if kind is StateKind.LIST else (FieldMeaning("", "sum", "n"),)
+    state = StateDescriptor("s", kind, LONG, LONG if kind is StateKind.MAP else None, meanings=sums)
     return KeyedStateSchema(LONG, 16, (state,))
 
 
@@ -49,7 +50,7 @@ LISTS = st.lists(NUMBERS, max_size=3)
 MAPS = st.dictionaries(NUMBERS, st.none() | NUMBERS, max_size=3)
 KEYS = st.integers(0, 20)
 SETS = st.sampled_from([Op.SET, Op.SET_INTERNAL])
-VALUE_CHANGES = st.tuples(KEYS, SETS, NUMBERS) | st.tuples(KEYS, st.just(Op.CLEAR), st.none())
+VALUE_CHANGES = st.tuples(KEYS, SETS | st.just(Op.MERGE), NUMBERS) | st.tuples(KEYS, st.just(Op.CLEAR), st.none())
 LIST_CHANGES = (
     st.tuples(KEYS, SETS | st.just(Op.ADD), LISTS)
     | st.tuples(KEYS, st.just(Op.ADD_ELEMENT), NUMBERS)
@@ -57,7 +58,9 @@ LIST_CHANGES = (
 )
 MAP_CHANGES = (
     st.tuples(KEYS, SETS | st.just(Op.ADD), MAPS)
-    | st.tuples(KEYS, st.sampled_from([Op.ADD_ELEMENT, Op.ADD_OR_UPDATE_ELEMENT]), st.tuples(NUMBERS, NUMBERS))
+    | st.tuples(
+        KEYS, st.sampled_from([Op.ADD_ELEMENT, Op.ADD_OR_UPDATE_ELEMENT, Op.MERGE]), st.tuples(NUMBERS, NUMBERS)
+    )
     | st.tuples(KEYS, st.just(Op.REMOVE_ELEMENT), NUMBERS)
     | st.tuples(KEYS, st.just(Op.CLEAR), st.none())
 )
@@ -104,9 +107,9 @@ def test_the_result_for_values_equals_a_slow_walk(base: dict[int, list[int]], ba
     state = {key: values[0] for key, values in base.items()}
     below = [(composite(key), long(value)) for key, value in state.items()]
     for key, op, value in (change for batch in batches for change in batch):
-        state.pop(key, None)
+        before = state.pop(key, 0)
         if op is not Op.CLEAR:
-            state[key] = value
+            state[key] = before + value if op is Op.MERGE else value
     expected = sorted((composite(key), long(value)) for key, value in state.items())
     assert applied(StateKind.VALUE, below, batches) == expected
 
@@ -146,6 +149,8 @@ def test_the_result_for_maps_equals_a_slow_walk(base: dict[int, list[int]], batc
             entries.pop(value, None)
         elif op in (Op.ADD_ELEMENT, Op.ADD_OR_UPDATE_ELEMENT):
             entries[value[0]] = value[1]
+        elif op is Op.MERGE:
+            entries[value[0]] = (entries.get(value[0]) or 0) + value[1]
         elif op is not Op.CLEAR:
             entries |= value
     assert applied(StateKind.MAP, below, batches) == sorted(flagged(state))

@@ -38,7 +38,8 @@ _OP_AND_STATE = 3
 
 
 class Op(IntEnum):
-    """The operations of Flink's StateChangeOperation, by code."""
+    """The operations of Flink's StateChangeOperation, by code, and one of statelib's own. Flink refuses a log with
+    :attr:`MERGE`."""
 
     CLEAR = 0
     SET = 1
@@ -49,6 +50,7 @@ class Op(IntEnum):
     ADD_OR_UPDATE_ELEMENT = 6
     REMOVE_ELEMENT = 7
     METADATA = 8
+    MERGE = 64
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,5 @@
 """The encoder of a change log stream with one change set: the last change of each key of an interval, in Flink's own
-records.
+records; or partial values in statelib's own.
 
 A changed map entry is one record, so that unchanged entries of the map are not written. Flink's record of a single map
 entry cannot hold null; a null is therefore written as a map with that one entry.
@@ -10,6 +10,7 @@ Source: docs/spec/formats.md#change-log (StateChangeFormat, KvStateChangeLoggerI
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from statelib.serializers.columns.cursors import fixed, spread
 from statelib.serializers.containers.sequence_codec import SequenceCodec
 from statelib.serializers.entries.heap_values import lists_to_heap
 from statelib.serializers.entries.keys import split_keys
-from statelib.serializers.entries.rows import StateRows, key_groups_of, windows
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of, windows
 from statelib.serializers.registry import codec_of
 from statelib.wire.ragged import Ragged, concat, from_fixed, gather, join, offsets_of
 from statelib.wire.writer import Writer
@@ -34,16 +35,33 @@ _COUNT = struct.Struct(">i")
 Mask = npt.NDArray[np.bool_]
 
 
+class Kind(Enum):
+    """The kind of a change: a row is new or changed, it is removed, or its value is merged into the stored one."""
+
+    UPDATED = auto()
+    REMOVED = auto()
+    MERGED = auto()
+
+
 @dataclass(frozen=True, eq=False)
 class ChangedRows:
-    """The changed rows of one state in ascending key order: ``updated`` are new or changed rows, ``removed`` the keys
-    of removed rows."""
+    """The changed rows of one state, each in ascending key order: ``updated`` are new or changed rows, ``removed`` the
+    keys of removed rows, ``merged`` rows whose values are partial accumulators. A key is in one of the three."""
 
     updated: StateRows
     removed: Ragged
+    merged: StateRows = NO_ROWS
 
     def __len__(self) -> int:
-        return len(self.updated) + len(self.removed)
+        return len(self.updated) + len(self.removed) + len(self.merged)
+
+    def parts(self) -> tuple[tuple[Kind, StateRows], ...]:
+        """Return the rows of each kind; removed rows have empty values."""
+        return (
+            (Kind.UPDATED, self.updated),
+            (Kind.REMOVED, _without_values(self.removed)),
+            (Kind.MERGED, self.merged),
+        )
 
 
 def encode_changes(schema: KeyedStateSchema, states: Sequence[ChangedRows]) -> bytes:
@@ -54,9 +72,9 @@ def encode_changes(schema: KeyedStateSchema, states: Sequence[ChangedRows]) -> b
         if not len(changed):
             continue
         metadata.append(_metadata(schema, number))
-        for removed, rows in ((False, changed.updated), (True, _without_values(changed.removed))):
+        for kind, rows in changed.parts():
             for window in windows(rows):
-                for group, count, block in _blocks(schema, number, window, removed):
+                for group, count, block in _blocks(schema, number, window, kind):
                     blocks.setdefault(group, []).append((count, block))
     if not metadata:
         return b""
@@ -90,12 +108,12 @@ def _metadata(schema: KeyedStateSchema, number: int) -> bytes:
     return writer.getvalue()
 
 
-def _blocks(schema: KeyedStateSchema, number: int, rows: StateRows, removed: bool) -> list[tuple[int, int, memoryview]]:
+def _blocks(schema: KeyedStateSchema, number: int, rows: StateRows, kind: Kind) -> list[tuple[int, int, memoryview]]:
     """Return (key group, number of changes, their bytes) for each key group that has any."""
     if not len(rows):
         return []
     descriptor = schema.states[number]
-    ops, arguments = _changes(schema, descriptor, rows, removed)
+    ops, arguments = _changes(schema, descriptor, rows, kind)
     heads = np.empty((len(rows), 3), np.uint8)
     heads[:, 0], heads[:, 1], heads[:, 2] = ops, number >> 8, number & 0xFF
     records = join([from_fixed(heads), *arguments])
@@ -111,27 +129,29 @@ def _blocks(schema: KeyedStateSchema, number: int, rows: StateRows, removed: boo
 
 
 def _changes(
-    schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, removed: bool
+    schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, kind: Kind
 ) -> tuple[npt.NDArray[np.uint8] | int, list[Ragged]]:
     """Return the operation on each row, and the columns that follow its state id."""
     if descriptor.kind is not StateKind.TIMERS:
         keys = split_keys(schema, descriptor, rows.keys)
-        ops, arguments = _arguments(descriptor, rows, keys.user_keys, removed)
+        ops, arguments = _arguments(descriptor, rows, keys.user_keys, kind)
         return ops, [keys.keys, keys.namespaces, *arguments]
     width = prefix_width(schema.max_parallelism)
     timers = gather(rows.keys.data, rows.keys.starts + width, rows.keys.lengths - width)
-    if removed:
+    if kind is Kind.REMOVED:
         return Op.REMOVE_ELEMENT, [timers]
     return Op.ADD_ELEMENT, [fixed(np.ones(len(rows), "i4")), timers]
 
 
 def _arguments(
-    descriptor: StateDescriptor, rows: StateRows, user_keys: Ragged | None, removed: bool
+    descriptor: StateDescriptor, rows: StateRows, user_keys: Ragged | None, kind: Kind
 ) -> tuple[npt.NDArray[np.uint8] | int, list[Ragged]]:
     """Return the operation on each row, and the columns that follow its key and namespace."""
+    if kind is Kind.MERGED:
+        return Op.MERGE, [rows.values] if user_keys is None else [user_keys, _without_flags(rows.values)]
     if user_keys is not None:
-        return (Op.REMOVE_ELEMENT, [user_keys]) if removed else _map_arguments(rows, user_keys)
-    if removed:
+        return (Op.REMOVE_ELEMENT, [user_keys]) if kind is Kind.REMOVED else _map_arguments(rows, user_keys)
+    if kind is Kind.REMOVED:
         return Op.CLEAR, []
     if descriptor.kind is StateKind.LIST:
         codec = codec_of(stored_value_type(descriptor))
@@ -146,8 +166,13 @@ def _map_arguments(rows: StateRows, user_keys: Ragged) -> tuple[npt.NDArray[np.u
     nulls = int(null.sum())
     one = spread(fixed(np.ones(nulls, "i4")), null)
     flag = spread(from_fixed(np.ones((nulls, 1), np.uint8)), null)
-    bare = gather(values.data, values.starts + 1, np.where(null, 0, values.lengths - 1))
+    bare = _without_flags(values, null)
     return np.where(null, Op.ADD, Op.ADD_OR_UPDATE_ELEMENT).astype(np.uint8), [one, user_keys, flag, bare]
+
+
+def _without_flags(values: Ragged, null: Mask | bool = False) -> Ragged:
+    """Return the values of a map without their null flags; of a ``null`` value nothing is left."""
+    return gather(values.data, values.starts + 1, np.where(null, 0, values.lengths - 1))
 
 
 def _without_values(keys: Ragged) -> StateRows:

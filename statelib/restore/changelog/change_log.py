@@ -38,6 +38,7 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.restore.changelog.merged_values import merged_with
 from statelib.restore.changelog.state_changes import StateChanges, changes_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.matching import check_same_state
@@ -75,7 +76,7 @@ class Overlay:
 
     def covered(self, index: int, rows: StateRows) -> StateRows:
         """Return the materialised entries that the log does not replace or remove. Lists include the elements that it
-        appends."""
+        appends, and values are merged with those of the log."""
         layer = self._layers.get(index)
         return rows if layer is None or not len(rows) else layer.covered(rows)
 
@@ -99,6 +100,9 @@ class _Layer:
         self._values = changes.appended.values.take(self._appended.order)
         self._cleared = _Sorted(changes.cleared, schema)
         self._is_unused = np.ones(len(self._values), np.bool_)
+        self._merged = _Sorted(changes.merged.keys, schema)
+        self._partials = changes.merged.values.take(self._merged.order)
+        self._is_unmerged = np.ones(len(self._partials), np.bool_)
         self._moved = changes.moved
         keys_below = sorted({key for moved in changes.moved for lies_below, key in moved.parts if lies_below})
         self._keys_below = _Sorted(from_list(keys_below), schema)
@@ -115,6 +119,8 @@ class _Layer:
             remains &= self._cleared.find(join_keys(self._schema, self._descriptor, parts), groups) < 0
         if not remains.all():
             rows, groups = rows.take(np.flatnonzero(remains)), groups[remains]
+        if len(self._partials) and len(rows):
+            rows = self._with_partials(rows, groups)
         return self._with_elements(rows, groups) if len(self._values) and len(rows) else rows
 
     def _with_elements(self, rows: StateRows, groups: npt.NDArray[np.int32]) -> StateRows:
@@ -130,14 +136,30 @@ class _Layer:
             concat([rows.keys.take(unchanged), rows.keys.take(extended)]), concat([rows.values.take(unchanged), values])
         )
 
+    def _with_partials(self, rows: StateRows, groups: npt.NDArray[np.int32]) -> StateRows:
+        at = self._merged.find(rows.keys, groups)
+        changed = np.flatnonzero(at >= 0)
+        if not len(changed):
+            return rows
+        self._is_unmerged[at[changed]] = False
+        partials = self._partials.take(at[changed])
+        values = merged_with(self._descriptor, rows.values.take(changed), partials)
+        places = np.arange(len(rows))
+        places[changed] = len(rows) + np.arange(len(changed))
+        return StateRows(rows.keys, concat([rows.values, values]).take(places))
+
     def rest(self) -> StateRows:
         new = np.flatnonzero(self._is_unused)
         moved_by_target = {value.target: value.value(self._descriptor, self._values_below) for value in self._moved}
         moved_values = {target: value for target, value in moved_by_target.items() if value is not None}
-        keys = concat([self._put.keys, self._appended.keys.take(new), from_list(list(moved_values))])
-        return StateRows(
-            keys, concat([self._put.values, self._values.take(new), from_list(list(moved_values.values()))])
+        unmerged = np.flatnonzero(self._is_unmerged)
+        parts = (
+            self._put,
+            StateRows(self._appended.keys.take(new), self._values.take(new)),
+            StateRows(self._merged.keys.take(unmerged), self._partials.take(unmerged)),
+            StateRows(from_list(list(moved_values)), from_list(list(moved_values.values()))),
         )
+        return StateRows(concat([part.keys for part in parts]), concat([part.values for part in parts]))
 
 
 class _Sorted:
@@ -282,4 +304,5 @@ def _within(schema: KeyedStateSchema, key_groups: KeyGroupRange, changes: StateC
         changes.appended.take(inside(changes.appended.keys)),
         changes.cleared.take(inside(changes.cleared)),
         tuple(moved for moved in changes.moved if int.from_bytes(moved.target[:width], "big") in key_groups),
+        changes.merged.take(inside(changes.merged.keys)),
     )

@@ -16,6 +16,7 @@ from statelib.formats.keyed.header import stored_value_type
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.model.types import Tuple as TupleType
+from statelib.restore.changelog.merged_values import GONE, MERGED, PUT, Steps, outcome_of
 from statelib.restore.changelog.merged_windows import MERGING, Moved, MovedValue, Owner, rows_of, without_merges
 from statelib.serializers.columns.cursors import read_count
 from statelib.serializers.columns.elements import SEPARATOR, counted
@@ -37,7 +38,8 @@ _RESETS = (Op.CLEAR, Op.SET, Op.SET_INTERNAL)
 _ALLOWED = {
     StateKind.LIST: (*_RESETS, Op.ADD, Op.ADD_ELEMENT),
     StateKind.TIMERS: (Op.ADD_ELEMENT, Op.REMOVE_ELEMENT),
-    StateKind.MAP: (*_RESETS, Op.ADD, Op.ADD_ELEMENT, Op.ADD_OR_UPDATE_ELEMENT, Op.REMOVE_ELEMENT),
+    StateKind.MAP: (*_RESETS, Op.ADD, Op.ADD_ELEMENT, Op.ADD_OR_UPDATE_ELEMENT, Op.REMOVE_ELEMENT, Op.MERGE),
+    StateKind.VALUE: (*_RESETS, Op.MERGE),
 }
 
 
@@ -47,19 +49,21 @@ class StateChanges:
 
     ``put`` holds entries that replace those below. ``gone`` holds keys whose entries are removed. ``appended`` holds
     elements that are appended to the lists below. ``cleared`` holds keys without their user keys, of which every map
-    entry below is removed. A key is in at most one of ``put``, ``gone`` and ``appended``. ``moved`` holds further
-    entries to put, whose values come from entries below that are removed."""
+    entry below is removed. ``merged`` holds values that are merged into the entries below, or are put where there is
+    none. A key is in at most one of ``put``, ``gone``, ``appended`` and ``merged``. ``moved`` holds further entries to
+    put, whose values come from entries below that are removed."""
 
     put: StateRows
     gone: Ragged
     appended: StateRows
     cleared: Ragged
     moved: tuple[MovedValue, ...] = ()
+    merged: StateRows = NO_ROWS
 
     @property
     def plain(self) -> bool:
         """Whether the changes only put and remove single entries."""
-        return not len(self.appended) and not len(self.cleared) and not self.moved
+        return not (len(self.appended) or len(self.cleared) or len(self.merged) or self.moved)
 
 
 NO_CHANGES = StateChanges(NO_ROWS, _NONE, NO_ROWS, _NONE)
@@ -98,9 +102,19 @@ def _outcome(schema: KeyedStateSchema, descriptor: StateDescriptor, records: Cha
         return _map_changes(descriptor, records, codes, distinct, last_reset)
     if descriptor.kind is StateKind.LIST:
         return _list_changes(descriptor, records, codes, distinct, last_reset)
+    if (records.ops == Op.MERGE).any():
+        return _merged_changes(descriptor, records, codes, distinct)
     present = records.ops[last_reset] != Op.CLEAR
     put = StateRows(distinct.take(np.flatnonzero(present)), records.arguments.take(last_reset[present]))
     return StateChanges(put, distinct.take(np.flatnonzero(~present)), NO_ROWS, _NONE)
+
+
+def _merged_changes(descriptor: StateDescriptor, records: ChangeRecords, codes: Rows, distinct: Ragged) -> StateChanges:
+    """Return the changes of a state with one entry per key, some of which merge a value."""
+    kinds = np.where(records.ops == Op.MERGE, MERGED, np.where(records.ops == Op.CLEAR, GONE, PUT)).astype(np.int8)
+    steps = Steps(codes, kinds, records.arguments)
+    outcome = outcome_of(descriptor, distinct, steps, np.zeros(len(distinct), np.bool_))
+    return StateChanges(outcome.put, outcome.gone, NO_ROWS, _NONE, merged=outcome.merged)
 
 
 def _moved_values(
@@ -203,22 +217,34 @@ def _map_changes(
     distinct: Ragged,
     last_reset: Rows,
 ) -> StateChanges:
-    """Return the last change of each map entry since the last reset of its key."""
-    entries = [_whole_maps(descriptor, records), _single_entries(descriptor, records), _removals(descriptor, records)]
-    rows_of_entries = np.concatenate([rows for rows, _, _ in entries])
+    """Return the last change of each map entry since the last reset of its key, and the merged values after it."""
+    parts = [
+        _whole_maps(descriptor, records),
+        _single_entries(descriptor, records),
+        _removals(descriptor, records),
+        _merges(descriptor, records),
+    ]
+    rows_of_entries = np.concatenate([rows for rows, _, _ in parts])
     order = np.argsort(rows_of_entries, kind="stable")
     order = order[rows_of_entries[order] >= last_reset[codes[rows_of_entries[order]]]]
-    user_keys = concat([keys for _, keys, _ in entries]).take(order)
-    values = concat([values for _, _, values in entries]).take(order)
-    composite = join([distinct.take(codes[rows_of_entries[order]]), user_keys]) if len(order) else _NONE
-    entry_codes, keys = _coded(composite)
+    user_keys = concat([keys for _, keys, _ in parts]).take(order)
+    values = concat([values for _, _, values in parts]).take(order)
+    owners = codes[rows_of_entries[order]]
+    composite = join([distinct.take(owners), user_keys]) if len(order) else _NONE
+    entries, keys = _coded(composite)
+    is_merge = records.ops[rows_of_entries[order]] == Op.MERGE
+    kinds = np.where(is_merge, MERGED, np.where(values.lengths > 0, PUT, GONE)).astype(np.int8)
+    cleared = distinct.take(np.flatnonzero(last_reset >= 0))
+    if is_merge.any():
+        absent = np.zeros(len(keys), np.bool_)
+        absent[entries] = last_reset[owners] >= 0
+        outcome = outcome_of(descriptor, keys, Steps(entries, kinds, values), absent)
+        return StateChanges(outcome.put, outcome.gone, NO_ROWS, cleared, merged=outcome.merged)
     last = np.full(len(keys), -1, np.int64)
-    np.maximum.at(last, entry_codes, np.arange(len(order), dtype=np.int64))
-    present = values.lengths[last] > 0
+    np.maximum.at(last, entries, np.arange(len(order), dtype=np.int64))
+    present = kinds[last] == PUT
     put = StateRows(keys.take(np.flatnonzero(present)), values.take(last[present]))
-    return StateChanges(
-        put, keys.take(np.flatnonzero(~present)), NO_ROWS, distinct.take(np.flatnonzero(last_reset >= 0))
-    )
+    return StateChanges(put, keys.take(np.flatnonzero(~present)), NO_ROWS, cleared)
 
 
 def _whole_maps(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, Ragged, Ragged]:
@@ -238,7 +264,15 @@ def _whole_maps(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Ro
 
 
 def _single_entries(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, Ragged, Ragged]:
-    rows = np.flatnonzero(np.isin(records.ops, (Op.ADD_ELEMENT, Op.ADD_OR_UPDATE_ELEMENT)))
+    return _with_values(descriptor, records, Op.ADD_ELEMENT, Op.ADD_OR_UPDATE_ELEMENT)
+
+
+def _merges(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, Ragged, Ragged]:
+    return _with_values(descriptor, records, Op.MERGE)
+
+
+def _with_values(descriptor: StateDescriptor, records: ChangeRecords, *ops: Op) -> tuple[Rows, Ragged, Ragged]:
+    rows = np.flatnonzero(np.isin(records.ops, ops))
     user_keys, rest = _user_keys(descriptor, records, rows)
     present = from_fixed(np.zeros((len(rows), 1), np.uint8))
     return rows, user_keys, join([present, rest]) if len(rows) else _NONE
