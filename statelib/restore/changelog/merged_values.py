@@ -33,7 +33,9 @@ class Steps:
     values: Ragged
 
 
-def outcome_of(descriptor: StateDescriptor, keys: Ragged, steps: Steps, absent: npt.NDArray[np.bool_]) -> "Outcome":
+def outcome_of(
+    descriptor: StateDescriptor, keys: Ragged, steps: Steps, absent: npt.NDArray[np.bool_]
+) -> "EntryOutcome":
     """Return the result of all steps per entry. ``keys``: the key of each entry, by its number. ``absent``: which
     entries are known not to be below the log.
 
@@ -52,7 +54,7 @@ def outcome_of(descriptor: StateDescriptor, keys: Ragged, steps: Steps, absent: 
     plain = np.flatnonzero(put & ~merges)
     merged, values = _merged(folding, descriptor, steps, np.flatnonzero(live & merges[steps.entries]))
     is_put = put[merged]
-    return Outcome(
+    return EntryOutcome(
         StateRows(
             concat([keys.take(plain), keys.take(merged[is_put])]),
             concat([steps.values.take(last[plain]), values.take(np.flatnonzero(is_put))]),
@@ -63,7 +65,7 @@ def outcome_of(descriptor: StateDescriptor, keys: Ragged, steps: Steps, absent: 
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class EntryOutcome:
     """The entries that a log puts and removes, and the values that it merges into entries below it."""
 
     put: StateRows

@@ -1,4 +1,4 @@
-"""What the description of a state in a snapshot says is enough to merge its values."""
+"""The description of a state in a snapshot is enough to merge its values."""
 
 import numpy as np
 import pyarrow as pa
