@@ -11,6 +11,9 @@ import numpy.typing as npt
 from statelib.wire.ragged import BLOCK_BYTES, Bytes, Ragged, blocks, offsets_of, positions, rows_by_length, spans
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
+_CONVERTED_BYTES = 4 * BLOCK_BYTES
+"""The size in bytes of the rows that are converted together. Rows of different lengths are converted length by length,
+so that smaller blocks would have few rows of each length."""
 
 
 def row_hashes(keys: Ragged, values: Ragged) -> npt.NDArray[np.uint64]:
@@ -26,8 +29,8 @@ def _polynomials(rows: Ragged) -> npt.NDArray[np.uint64]:
     """
     result = np.empty(len(rows), np.uint64)
     longest = int(rows.lengths.max()) if len(rows) else 0
-    powers = np.cumprod(np.full(min(longest, BLOCK_BYTES) + 1, _BASE, np.uint64), dtype=np.uint64)
-    for a, b in blocks(rows.offsets):
+    powers = np.cumprod(np.full(min(longest, _CONVERTED_BYTES) + 1, _BASE, np.uint64), dtype=np.uint64)
+    for a, b in blocks(rows.offsets, _CONVERTED_BYTES):
         data = rows.data[rows.offsets[a] : rows.offsets[b]]
         result[a:b] = _block_polynomials(data, np.diff(rows.offsets[a : b + 1]), powers)
     return result + rows.lengths.astype(np.uint64)

@@ -54,7 +54,7 @@ SUITES: tuple[tuple[tuple[str, ...], Suite], ...] = (
     (limits.ROWS, limits.run),
 )
 ROWS = tuple(row for rows, _ in SUITES for row in rows)
-SHORT = ("P1", "P2", "P3", "P11", "P12", "P13", "P15", "P16", "P19", "flink-scan", "limits")
+SHORT = ("P1", "P2", "P3", "P11", "P12", "P13", "P15", "P16", "W-feed", "flink-scan", "limits")
 """The suites that ``make bench`` runs; each of the others takes minutes by itself."""
 RESULTS = Path(__file__).resolve().parents[2] / ".work" / "benchmarks"
 """The directory of the results: one file per commit, not committed."""

@@ -19,6 +19,7 @@ from statelib.serializers.entries.rows import StateRows
 from statelib.testing.memory_storage import MemoryReader
 from statelib.testing.reference import canonical as reference_canonical
 from statelib.wire.ragged import from_list
+from tests.support.extent import examples
 
 Entries = list[tuple[bytes, bytes]]
 
@@ -174,5 +175,22 @@ def test_long_runs_of_entries_of_mixed_lengths_are_read_back(compressed: bool) -
     data = encode_key_group([(3, rows_of(entries))], compressed)
     assert data == reference_canonical.encode_key_group({3: entries}, compressed)
     rows, consumed = decode_key_group(data, compressed)
+    assert consumed == len(data)
+    assert entries_of(rows[3]) == entries
+
+
+@pytest.mark.parametrize("key_width", [4, 260])
+@given(st.lists(st.lists(st.sampled_from([0, 1, 5, 6]), max_size=40), min_size=1, max_size=30), st.integers(1, 400))
+@settings(max_examples=examples(50), deadline=None)
+def test_entries_inside_of_values_are_not_taken_for_entries(
+    key_width: int, values: list[list[int]], copies: int
+) -> None:
+    """The values contain the two bytes at which the decoder looks for entries, and whole entries."""
+    inner = key_width.to_bytes(4, "big") + bytes([5]) * key_width + bytes(4)
+    contents = [bytes(value) + inner * (len(value) % 3) + inner[: len(value) % 7] for value in values]
+    pairs = [(n, contents[n % len(contents)]) for n in range(copies)]
+    entries = [(bytes([5]) + n.to_bytes(key_width - 1, "big"), content) for n, content in pairs]
+    data = encode_key_group([(3, rows_of(entries))], False)
+    rows, consumed = decode_key_group(data, False)
     assert consumed == len(data)
     assert entries_of(rows[3]) == entries

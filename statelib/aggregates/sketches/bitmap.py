@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from statelib.aggregates.grouping import Grouping, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
-from statelib.aggregates.sketches.stored import null_where, stored_sketches
+from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, null_where
 from statelib.errors import InvalidRequestError
 from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Ragged, offsets_of
@@ -42,6 +42,9 @@ class Bitmap:
         return _bitmaps(grouping.codes[rows], positions // 8, bits, grouping.size)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        return merged_in_parts(self._merged, before, more)
+
+    def _merged(self, before: pa.Array, more: pa.Array) -> pa.Array:
         parts = [_bits(part) for part in (before, more)]
         codes, places, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
         return _bitmaps(codes, places, bits, len(before))
@@ -49,11 +52,11 @@ class Bitmap:
 
 def _bits(bitmaps: pa.Array) -> tuple[Rows, Rows, Bits]:
     """Return (row, index of the byte, byte) of the bytes that are not 0."""
-    valid, rows = stored_sketches(bitmaps)
-    data = rows.data[rows.offsets[0] : rows.offsets[-1]]
-    places = np.arange(len(data)) - np.repeat(rows.starts - rows.offsets[0], rows.lengths)
+    stored = StoredSketches.of(bitmaps)
+    rows, data = stored.entries(0, "u1")
+    places = np.arange(len(data)) - np.repeat(offsets_of(stored.lengths)[:-1], stored.lengths)
     used = np.flatnonzero(data)
-    return np.repeat(valid, rows.lengths)[used], places[used], data[used]
+    return rows[used], places[used], data[used]
 
 
 def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int) -> pa.Array:

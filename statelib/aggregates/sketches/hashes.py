@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.aggregates.grouping import Grouping, one_array, valid_rows
+from statelib.aggregates.grouping import Grouping, one_array
 from statelib.serializers.columns.arrow import byte_rows
 from statelib.wire.ragged import Bytes, Ragged, spans
 
@@ -17,20 +17,16 @@ _BLOCK, _WORD = 16, 8
 
 
 def hashed_events(events: pa.Table, column: str, grouping: Grouping) -> tuple[Rows, Words, Words]:
-    """Return (group, two halves of the hash) of each event that has a value in the column. Values that DataSketches
-    ignore are left out."""
+    """Return (group, two halves of the hash) of each event that has a value in the column. Texts and bytes of length 0
+    are left out, because DataSketches ignore them."""
     values = one_array(events[column])
-    rows = valid_rows([values])
-    values, codes = values.take(pa.array(rows)), grouping.codes[rows]
-    hashed = np.flatnonzero(_hashed_rows(values))
-    return codes[hashed], *sketch_hashes(values.take(pa.array(hashed)))
-
-
-def _hashed_rows(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return whether each value is hashed. DataSketches ignore texts and bytes of length 0."""
-    if pa.types.is_integer(values.type):
-        return np.ones(len(values), np.bool_)
-    return np.asarray(byte_rows(values).lengths > 0, np.bool_)
+    hashed = values.is_valid().to_numpy(zero_copy_only=False)
+    if not pa.types.is_integer(values.type):
+        hashed &= byte_rows(values).lengths > 0
+    if hashed.all():
+        return grouping.codes, *sketch_hashes(values)
+    rows = np.flatnonzero(hashed)
+    return grouping.codes[rows], *sketch_hashes(values.take(pa.array(rows)))
 
 
 def sketch_hashes(values: pa.Array) -> tuple[Words, Words]:

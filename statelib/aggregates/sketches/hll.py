@@ -14,10 +14,10 @@ import pyarrow as pa
 from statelib.aggregates.grouping import Grouping
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.sketches.hashes import hashed_events
-from statelib.aggregates.sketches.stored import null_where, stored_sketches
+from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
 from statelib.serializers.columns.arrow import byte_array
-from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join, offsets_of, spans
+from statelib.wire.ragged import Bytes, from_fixed
 
 LG_K = 12
 """The binary logarithm of the number of slots, which is the default of DataSketches and of Spark."""
@@ -46,6 +46,9 @@ class DistinctSketch:
         return _sketches(codes, _coupons(first, second), _NO_REGISTERS, grouping.size)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        return merged_in_parts(self._merged, before, more)
+
+    def _merged(self, before: pa.Array, more: pa.Array) -> pa.Array:
         parts = [_Decoded.of(part, self.spec.column) for part in (before, more)]
         codes = np.concatenate([part.codes for part in parts])
         coupons = np.concatenate([part.coupons for part in parts])
@@ -80,31 +83,25 @@ class _Decoded:
 
     @classmethod
     def of(cls, sketches: pa.Array, column: str) -> "_Decoded":
-        valid, rows = stored_sketches(sketches)
-        modes = _modes(rows, column)
-        sparse = modes != _HLL
-        heads = _HEADS[modes]
-        listed = gather(rows.data, rows.starts[sparse] + heads[sparse], (rows.lengths - heads)[sparse])
-        coupons = listed.data.view("<u4").astype(np.uint32)
-        codes = np.repeat(valid[sparse], listed.lengths // 4)
+        stored = StoredSketches.of(sketches)
+        modes = _modes(stored, column)
+        sparse, full = stored.taken(modes != _HLL), stored.taken(modes == _HLL)
+        codes, coupons = sparse.entries(_HEADS[modes[modes != _HLL]], "<u4")
         used = coupons != 0  # sketches that can be updated have free places
-        registers = spans(rows.data, rows.starts[~sparse] + _HEADS[_HLL], _SLOTS)
-        return cls(codes[used], coupons[used], valid[~sparse], registers)
+        return cls(codes[used], coupons[used], full.rows, full.spans(int(_HEADS[_HLL]), _SLOTS))
 
 
-def _modes(rows: Ragged, column: str) -> npt.NDArray[np.int64]:
+def _modes(stored: StoredSketches, column: str) -> npt.NDArray[np.int64]:
     """Return the mode of each sketch.
 
     Raise CorruptStateError (``bad-sketch``) unless all are HLL sketches of the expected form."""
-    if not len(rows):
-        return np.zeros(0, np.int64)
-    short = rows.lengths < _HEADS[_LIST]
-    heads = np.zeros((len(rows), 8), np.uint8)
-    heads[~short] = spans(rows.data, rows.starts[~short], 8)
+    short = stored.lengths < _HEADS[_LIST]
+    heads = np.zeros((len(stored), 8), np.uint8)
+    heads[~short] = stored.taken(~short).spans(0, 8)
     modes = (heads[:, 7] & 3).astype(np.int64)
     bad = short | (heads[:, 2] != 7) | (heads[:, 3] != LG_K) | (modes > _HLL)
-    bad |= (modes == _HLL) & ((heads[:, 7] >> 2 != 2) | (rows.lengths != _HEADS[_HLL] + _SLOTS))
-    bad |= (modes != _HLL) & ((rows.lengths - _HEADS[np.minimum(modes, 1)]) % 4 != 0)
+    bad |= (modes == _HLL) & ((heads[:, 7] >> 2 != 2) | (stored.lengths != _HEADS[_HLL] + _SLOTS))
+    bad |= (modes != _HLL) & ((stored.lengths - _HEADS[np.minimum(modes, 1)]) % 4 != 0)
     if bad.any():
         raise CorruptStateError(
             f"approx_distinct of {column}: expected HLL sketches with lg_k {LG_K} and type HLL_8, found other bytes",
@@ -123,34 +120,30 @@ def _sketches(codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]]
     for rows, _ in registers:
         dense[rows] = True
     sparse_counts = np.where(dense, 0, counts)
-    listed = _sparse_rows(coupons[~dense[codes]], sparse_counts)
-    sketches = byte_array(listed, pa.binary())
     dense_rows = np.flatnonzero(dense)
+    of_sparse = ~dense[codes] if len(dense_rows) else slice(None)
+    empty = ~dense & (counts == 0)
+    sketches = _listing(coupons[of_sparse], sparse_counts, empty)
     if len(dense_rows):
         of_dense = dense[codes]
         full = _dense_rows(dense_rows, codes[of_dense], coupons[of_dense], registers)
         places = np.arange(size)
         places[dense_rows] = size + np.arange(len(dense_rows))
         sketches = pa.concat_arrays([sketches, full]).take(pa.array(places))
-    return null_where(~dense & (counts == 0), sketches)
+    return sketches
 
 
-def _sparse_rows(coupons: Coupons, counts: npt.NDArray[np.int64]) -> Ragged:
+def _listing(coupons: Coupons, counts: npt.NDArray[np.int64], empty: npt.NDArray[np.bool_]) -> pa.Array:
     """Return sketches that list their coupons. ``counts`` is the number of coupons of each."""
-    heads = np.zeros((len(counts), 12), np.uint8)
     as_set = counts > _MOST_LISTED
-    heads[:, 0] = np.where(as_set, 3, 2)
-    heads[:, 1:4] = (1, 7, LG_K)
-    places = np.ceil(np.log2(np.maximum(counts, 1) * 4 / 3)).astype(np.uint8)
-    heads[:, 4] = np.where(as_set, np.maximum(places, 5), 3)
-    heads[:, 5] = _EMPTY_BITS
-    heads[:, 6] = np.where(as_set, 0, counts)
-    heads[:, 7] = np.where(as_set, _SET, _LIST) | _TYPE_HLL_8
-    heads[:, 8:] = counts.astype("<i4").view(np.uint8).reshape(-1, 4)
-    starts = np.arange(len(counts), dtype=np.int64) * 12
-    head_rows = gather(heads.reshape(-1), starts, np.where(as_set, 12, 8))
-    data = np.ascontiguousarray(coupons.astype("<u4")).view(np.uint8)
-    return join([head_rows, Ragged(data, offsets_of(4 * counts))])
+    log_places = np.full(len(counts), 3)
+    log_places[as_set] = np.maximum(np.ceil(np.log2(counts[as_set] * 4 / 3)), 5)
+    sizes = np.where(as_set, 3, 2)
+    first = sizes | 1 << 8 | 7 << 16 | LG_K << 24
+    second = (
+        log_places | _EMPTY_BITS << 8 | np.where(as_set, _SET << 24, counts << 16 | _LIST << 24) | _TYPE_HLL_8 << 24
+    )
+    return sketch_column([first, second, counts], sizes, coupons.astype("<u4"), counts, empty)
 
 
 def _dense_rows(rows: Rows, codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]]) -> pa.Array:

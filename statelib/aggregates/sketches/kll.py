@@ -17,15 +17,19 @@ from statelib.aggregates.grouping import Grouping, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.picks import clean
 from statelib.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
-from statelib.aggregates.sketches.stored import stored_sketches
+from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
-from statelib.serializers.columns.arrow import byte_array
-from statelib.wire.ragged import Ragged, concat, from_list, gather, join, offsets_of, spans
+from statelib.wire.ragged import offsets_of
 
 K, _M = 200, 8
 """The size parameter and the least size of a level, which are the defaults of DataSketches and of Spark."""
 _SINGLE_BYTES, _HEAD_BYTES = 8, 40
 _SORTED, _SINGLE = 2, 4
+_SINGLE_HEAD, _SEVERAL_HEAD = (
+    int.from_bytes(bytes([*start, K, 0, _M, 0]), "little")
+    for start in ([2, 2, 15, _SINGLE | _SORTED], [5, 1, 15, _SORTED])
+)
+"""The first 8 bytes of a sketch of one value, and of one of several."""
 Doubles = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
@@ -43,6 +47,9 @@ class QuantileSketch:
         return _sketches(grouping.codes[rows], values, {}, grouping.size)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        return merged_in_parts(self._merged, before, more)
+
+    def _merged(self, before: pa.Array, more: pa.Array) -> pa.Array:
         parts = [_decoded(part, self.spec.column) for part in (before, more)]
         codes, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         large: dict[int, list[Levels]] = {}
@@ -122,33 +129,24 @@ def _decoded(sketches: pa.Array, column: str) -> tuple[Rows, Doubles, dict[int, 
     """Return (row, value) of the sketches that list their values, and the others by row.
 
     Raise CorruptStateError (``bad-sketch``)."""
-    valid, rows = stored_sketches(sketches)
-    if not len(rows):
-        return np.empty(0, np.int64), np.empty(0), {}
-    if (rows.lengths < _SINGLE_BYTES + 8).any():
+    stored = StoredSketches.of(sketches)
+    if (stored.lengths < _SINGLE_BYTES + 8).any():
         raise _bad(column)
-    heads = spans(rows.data, rows.starts, 8)
+    heads = stored.spans(0, 8)
     single = heads[:, 1] == 2
-    levels = np.zeros(len(rows), np.int64)
-    several = np.flatnonzero(~single)
-    if (heads[:, 2] != 15).any() or (rows.lengths[several] < _HEAD_BYTES).any():
+    several = stored.taken(~single)
+    if (heads[:, 2] != 15).any() or (several.lengths < _HEAD_BYTES).any():
         raise _bad(column)
-    levels[several] = rows.data[rows.starts[several] + 18]
-    listed = np.flatnonzero(levels <= 1)
-    skipped = np.where(single, _SINGLE_BYTES, _HEAD_BYTES)[listed]
-    values = gather(rows.data, rows.starts[listed] + skipped, rows.lengths[listed] - skipped)
-    if (values.lengths % 8 != 0).any():
+    levels = np.zeros(len(stored), np.int64)
+    levels[~single] = several.spans(18, 1).reshape(-1)
+    listed, head_bytes = stored.taken(levels <= 1), np.where(single, _SINGLE_BYTES, _HEAD_BYTES)[levels <= 1]
+    if ((listed.lengths - head_bytes) % 8 != 0).any():
         raise _bad(column)
-    large = np.flatnonzero(levels > 1)
-    return (
-        np.repeat(valid[listed], values.lengths // 8),
-        values.data.view("<f8").astype(np.float64),
-        dict(_parsed(valid[large], rows.take(large), column)),
-    )
+    return *listed.entries(head_bytes, "<f8"), dict(_parsed(stored.taken(levels > 1), column))
 
 
-def _parsed(owners: Rows, rows: Ragged, column: str) -> Iterator[tuple[int, Levels]]:
-    for owner, data in zip(owners.tolist(), rows.to_list(), strict=True):
+def _parsed(stored: StoredSketches, column: str) -> Iterator[tuple[int, Levels]]:
+    for owner, data in zip(stored.rows.tolist(), stored.copied().to_list(), strict=True):
         try:
             yield owner, Levels.parsed(data)
         except (ValueError, IndexError) as error:
@@ -177,32 +175,22 @@ def _sketches(codes: Rows, values: Doubles, large: dict[int, list[Levels]], size
             merged = merged.merged(part)
         of_large.append(merged.compacted().serialized())
     listed = np.where(with_levels, 0, counts)
-    rows = concat([_listing(values[~with_levels[codes]], listed), from_list(of_large)])
+    if not of_large:
+        return _listing(values, listed, counts == 0)
+    listing = _listing(values[~with_levels[codes]], listed, listed == 0)
     places = np.arange(size)
     places[with_levels] = size + np.arange(len(of_large))
-    sketches = byte_array(rows, pa.binary())
-    return sketches.take(pa.array(places, mask=~with_levels & (counts == 0)))
+    return pa.concat_arrays([listing, pa.array(of_large, pa.binary())]).take(pa.array(places))
 
 
-def _listing(values: Doubles, counts: npt.NDArray[np.int64]) -> Ragged:
+def _listing(values: Doubles, counts: npt.NDArray[np.int64], empty: npt.NDArray[np.bool_]) -> pa.Array:
     """Return sketches that list their values, which are sorted in each group."""
-    heads = np.zeros((len(counts), _HEAD_BYTES), np.uint8)
     single = counts == 1
-    heads[:, 0] = np.where(single, 2, 5)
-    heads[:, 1] = np.where(single, 2, 1)
-    heads[:, 2:8] = (15, 0, K, 0, _M, 0)
-    heads[:, 3] = np.where(single, _SINGLE | _SORTED, _SORTED)
     bounds = offsets_of(counts)
-    filled = np.flatnonzero(counts)
-    ends = np.zeros((len(counts), 2))
-    ends[filled, 0], ends[filled, 1] = values[bounds[:-1][filled]], values[bounds[1:][filled] - 1]
-    heads[:, 8:16] = counts.astype("<i8").view(np.uint8).reshape(-1, 8)
-    heads[:, 16:20] = (K, 0, 1, 0)
-    heads[:, 20:24] = (K - counts).astype("<i4").view(np.uint8).reshape(-1, 4)
-    heads[:, 24:40] = ends.astype("<f8").view(np.uint8).reshape(-1, 16)
-    head_rows = gather(
-        heads.reshape(-1),
-        np.arange(len(counts), dtype=np.int64) * _HEAD_BYTES,
-        np.where(single, _SINGLE_BYTES, _HEAD_BYTES),
-    )
-    return join([head_rows, Ragged(values.astype("<f8").view(np.uint8), offsets_of(8 * counts))])
+    ends = np.zeros((2, len(counts)))
+    ends[0, ~empty], ends[1, ~empty] = values[bounds[:-1][~empty]], values[bounds[1:][~empty] - 1]
+    least, most = ends.view(np.int64)
+    first = np.where(single, _SINGLE_HEAD, _SEVERAL_HEAD)
+    third = K | 1 << 16 | (K - counts) << 32
+    numbers = values.astype("<f8").view("<i8")
+    return sketch_column([first, counts, third, least, most], np.where(single, 1, 5), numbers, counts, empty)

@@ -15,17 +15,16 @@ from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.ranked import first_of_groups
 from statelib.aggregates.sketches.hashes import hashed_events
 from statelib.aggregates.sketches.ordering import order_in_groups
-from statelib.aggregates.sketches.stored import null_where, stored_sketches
+from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
-from statelib.serializers.columns.arrow import byte_array
-from statelib.wire.ragged import Ragged, gather, join, offsets_of, spans
 
 _MOST_HASHES = 4096
 """The nominal number of entries, which is the default of DataSketches and of Spark."""
 _WHOLE = np.int64(2**63 - 1)
 """The theta of a sketch that has left no hash out."""
-_SEED_HASH = (0xCC, 0x93)
-_FLAGS, _EMPTY = 0x1A, 0x04
+_HEAD = int.from_bytes(bytes([0, 3, 3, 0, 0, 0x1A, 0xCC, 0x93]), "little", signed=True)
+"""The first 8 bytes: size of the head in words (0 here), versions, flags, and a hash of the seed. The number of entries
+follows if there are several, and then theta if some were left out."""
 Hashes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 
@@ -42,6 +41,9 @@ class ThetaSketch:
         return _sketches(codes, hashes, np.full(grouping.size, _WHOLE))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        return merged_in_parts(self._merged, before, more)
+
+    def _merged(self, before: pa.Array, more: pa.Array) -> pa.Array:
         thetas = np.full(len(before), _WHOLE)
         parts = [_decoded(part, thetas, self.spec.column) for part in (before, more)]
         codes, hashes = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
@@ -52,20 +54,17 @@ def _decoded(sketches: pa.Array, thetas: Hashes, column: str) -> tuple[Rows, Has
     """Return (row, hash) of the entries of a column of sketches, and lower ``thetas`` to those of the sketches.
 
     Raise CorruptStateError (``bad-sketch``)."""
-    valid, rows = stored_sketches(sketches)
-    if not len(rows):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    if (rows.lengths < 8).any() or (rows.lengths % 8 != 0).any():
+    stored = StoredSketches.of(sketches)
+    if (stored.lengths < 8).any() or (stored.lengths % 8 != 0).any():
         raise _bad(column)
-    heads = spans(rows.data, rows.starts, 8)
+    heads = stored.spans(0, 8)
     sizes = heads[:, 0].astype(np.int64)
-    if ((heads[:, 1] != 3) | (heads[:, 2] != 3) | (sizes > 3) | (8 * sizes > rows.lengths)).any():
+    if ((heads[:, 1] != 3) | (heads[:, 2] != 3) | (sizes > 3) | (8 * sizes > stored.lengths)).any():
         raise _bad(column)
-    estimating = np.flatnonzero(sizes == 3)
-    stored = spans(rows.data, rows.starts[estimating] + 16, 8).view("<i8").reshape(-1)
-    thetas[valid[estimating]] = np.minimum(thetas[valid[estimating]], stored)
-    entries = gather(rows.data, rows.starts + 8 * sizes, rows.lengths - 8 * sizes)
-    return np.repeat(valid, entries.lengths // 8), entries.data.view("<i8").astype(np.int64)
+    estimating = stored.taken(sizes == 3)
+    limits = estimating.spans(16, 8).view("<i8").reshape(-1)
+    thetas[estimating.rows] = np.minimum(thetas[estimating.rows], limits)
+    return stored.entries(8 * sizes, "<i8")
 
 
 def _bad(column: str) -> CorruptStateError:
@@ -87,22 +86,7 @@ def _sketches(codes: Rows, hashes: Hashes, thetas: Hashes) -> pa.Array:
     full = np.flatnonzero(counts > _MOST_HASHES)
     thetas = thetas.copy()
     thetas[full] = hashes[(np.cumsum(counts) - counts)[full] + _MOST_HASHES]
-    rows = join([_heads(kept_counts, thetas), _entries(hashes[kept_rows], kept_counts)])
-    return null_where((kept_counts == 0) & (thetas == _WHOLE), byte_array(rows, pa.binary()))
-
-
-def _entries(hashes: Hashes, counts: npt.NDArray[np.int64]) -> Ragged:
-    return Ragged(np.ascontiguousarray(hashes.astype("<i8")).view(np.uint8), offsets_of(8 * counts))
-
-
-def _heads(counts: npt.NDArray[np.int64], thetas: Hashes) -> Ragged:
-    """Return the bytes before the hashes: one word for a single hash, two for several, three if some were left out."""
-    sizes = np.where(thetas < _WHOLE, 3, np.where(counts == 1, 1, 2))
-    heads = np.zeros((len(counts), 24), np.uint8)
-    heads[:, 0] = sizes
-    heads[:, 1:3] = (3, 3)
-    heads[:, 5] = _FLAGS
-    heads[:, 6:8] = _SEED_HASH
-    heads[:, 8:12] = counts.astype("<i4").view(np.uint8).reshape(-1, 4)
-    heads[:, 16:24] = thetas.astype("<i8").view(np.uint8).reshape(-1, 8)
-    return gather(heads.reshape(-1), np.arange(len(counts), dtype=np.int64) * 24, 8 * sizes)
+    sizes = np.where(thetas < _WHOLE, 3, np.where(kept_counts == 1, 1, 2))
+    heads = [_HEAD + sizes, kept_counts, thetas]
+    empty = (kept_counts == 0) & (thetas == _WHOLE)
+    return sketch_column(heads, sizes, hashes[kept_rows].astype("<i8"), kept_counts, empty)

@@ -1,7 +1,7 @@
 """The framing of entries in the canonical stream: ``i32 keyLen, key, i32 valueLen, value``.
 
-Both directions move whole arrays; only finding the boundaries of entries of different lengths takes a loop, over
-integers. Source: docs/spec/formats.md#canonical-stream.
+Both directions move whole arrays; only finding the boundaries of entries whose keys have different lengths takes a
+loop, over integers. Source: docs/spec/formats.md#canonical-stream.
 """
 
 import struct
@@ -19,8 +19,9 @@ from statelib.wire.ragged import (
     Ragged,
     equally_spaced,
     from_fixed,
+    gather,
     is_equally_spaced,
-    offsets_of,
+    join,
     side_by_side,
 )
 
@@ -32,6 +33,8 @@ _PROBE = 64
 """The number of entries that are compared first, when they may all have the same lengths."""
 _MAX_BURST = 8192
 _MAX_WINDOW = 1 << 22
+_SEARCHED = 1 << 18
+"""The number of bytes that are searched at once for places at which entries may begin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +48,12 @@ class Framed:
 def frame(rows: StateRows) -> Framed:
     """Return the rows as framed entries: the two lengths stand in front of each key and value."""
     key_lengths, value_lengths = rows.keys.lengths, rows.values.lengths
-    keys = rows.keys.data[rows.keys.offsets[0] : rows.keys.offsets[-1]]
-    values = rows.values.data[rows.values.offsets[0] : rows.values.offsets[-1]]
     if len(rows) and _constant(key_lengths) and _constant(value_lengths):
+        keys = rows.keys.data[rows.keys.offsets[0] : rows.keys.offsets[-1]]
+        values = rows.values.data[rows.values.offsets[0] : rows.values.offsets[-1]]
         return _frame_fixed(keys, values, len(rows))
-    lengths = np.empty((len(rows), 4), np.int64)
-    lengths[:, 0] = lengths[:, 2] = 4
-    lengths[:, 1], lengths[:, 3] = key_lengths, value_lengths
-    parts = np.repeat(np.tile(np.arange(4, dtype=np.uint8), len(rows)), lengths.reshape(-1))
-    data = np.empty(len(parts), np.uint8)
-    data[parts == 0] = _big_endian(key_lengths)
-    data[parts == 1] = keys
-    data[parts == 2] = _big_endian(value_lengths)
-    data[parts == 3] = values
-    return Framed(data, offsets_of(lengths.sum(axis=1)))
+    framed = join([_sizes(key_lengths), rows.keys, _sizes(value_lengths), rows.values])
+    return Framed(framed.data, framed.offsets)
 
 
 def unframe(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows:
@@ -76,12 +71,8 @@ def unframe(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows:
     value_lengths = read_unsigned(data, starts + 4 + key_lengths, 4).astype(np.int64)
     if not np.array_equal(starts + _MIN_ENTRY + key_lengths + value_lengths, ends):
         raise CorruptStateError("entries of a key group do not fill it without gaps", kind="bad-entry")
-    lengths = np.empty((len(starts), 4), np.int64)
-    lengths[:, 0] = lengths[:, 2] = 4
-    lengths[:, 1], lengths[:, 3] = key_lengths, value_lengths
-    parts = np.repeat(np.tile(np.array([0, 1, 0, 2], np.uint8), len(starts)), lengths.reshape(-1))
-    keys = Ragged(data[parts == 1], offsets_of(key_lengths))
-    return StateRows(keys, Ragged(data[parts == 2], offsets_of(value_lengths)))
+    keys = gather(data, starts + 4, key_lengths)
+    return StateRows(keys, gather(data, starts + _MIN_ENTRY + key_lengths, value_lengths))
 
 
 def entry_starts(raw: bytes | memoryview, data: Bytes, at: int, what: str) -> tuple[npt.NDArray[np.int64], int]:
@@ -111,6 +102,9 @@ def whole_entries(raw: bytes | memoryview, data: Bytes, at: int) -> tuple[npt.ND
         if len(run):
             runs.append(run)
             at = int(run[-1]) + (int(run[1] - run[0]) if len(run) > 1 else _entry_length(raw, at))
+        if len(run) < burst:
+            run, at = _like_keyed_run(data, at)
+            runs.append(run)
         burst = _PROBE if len(run) >= burst else min(burst * 2, _MAX_BURST)
         singles, at, ended = _single_starts(raw, at, burst)
         runs.append(np.array(singles, np.int64))
@@ -173,6 +167,47 @@ def _equal_run(raw: bytes | memoryview, data: Bytes, at: int) -> npt.NDArray[np.
     return at + np.arange(total, dtype=np.int64) * stride
 
 
+def _like_keyed_run(data: Bytes, at: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the starts of unflagged entries from ``at`` on whose keys have the length and the first byte of the first
+    one, and where the last of them ends.
+
+    These two bytes are searched for in a window of the data. They may also occur inside of an entry. Therefore a place
+    counts only if the entry before it ends there.
+    """
+    runs: list[npt.NDArray[np.int64]] = []
+    pattern = data[at + 3 : at + 5]
+    while at + _MIN_ENTRY < len(data) and not pattern[1] & FOLLOWS:
+        window = data[at : at + _SEARCHED]
+        places = np.flatnonzero((window[3:-1] == pattern[0]) & (window[4:] == pattern[1]))
+        starts, end = _chained(window, places)
+        if not len(starts):
+            break
+        runs.append(starts + at)
+        at += end
+    return np.concatenate(runs) if runs else np.empty(0, np.int64), at
+
+
+def _chained(window: Bytes, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the ``places`` at which complete unflagged entries follow each other, from 0 on, and where the last of
+    them ends."""
+    key_lengths = read_unsigned(window, places, 4).astype(np.int64)
+    value_places = places + 4 + key_lengths
+    inside = value_places + 4 <= len(window)
+    places, value_places = places[inside], value_places[inside]
+    ends = value_places + 4 + read_unsigned(window, value_places, 4).astype(np.int64)
+    inside = ends <= len(window)
+    places, ends = places[inside], ends[inside]
+    runs: list[npt.NDArray[np.int64]] = []
+    lasts = np.append(np.flatnonzero(places[1:] != ends[:-1]), len(places) - 1)
+    first, end = 0, 0
+    while first < len(places) and int(places[first]) == end:
+        last = int(lasts[np.searchsorted(lasts, first)])
+        runs.append(places[first : last + 1])
+        end = int(ends[last])
+        first = int(np.searchsorted(places, end))
+    return np.concatenate(runs) if runs else places[:0], end
+
+
 def _frame_fixed(keys: Bytes, values: Bytes, rows: int) -> Framed:
     key_width, value_width = len(keys) // rows, len(values) // rows
     sizes = [np.frombuffer(_U32.pack(width), np.uint8).reshape(1, 4) for width in (key_width, value_width)]
@@ -207,5 +242,6 @@ def _constant(lengths: npt.NDArray[np.int64]) -> bool:
     return bool((lengths == lengths[0]).all())
 
 
-def _big_endian(numbers: npt.NDArray[np.int64]) -> Bytes:
-    return numbers.astype(">u4").view(np.uint8)
+def _sizes(lengths: npt.NDArray[np.int64]) -> Ragged:
+    """Return each length as it stands in front of a key or a value."""
+    return from_fixed(lengths.astype(">u4").view(np.uint8).reshape(-1, 4))

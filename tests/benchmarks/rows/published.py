@@ -1,4 +1,4 @@
-"""Row P19: a run that also publishes a feed of its changes, against the same run without it; and the bytes that this
+"""Row W-feed: a run that also publishes a feed of its changes, against the same run without it; and the bytes that this
 takes besides the checkpoint, against those of the changed rows as they are serialized, and of the feed's files.
 
 Batches touch 1 % of the keys. A turn is the Spark job, the registration and the publishing.
@@ -20,7 +20,7 @@ from tests.benchmarks.written import Written
 KEYS = 2_000_000
 TOUCHED = 0.01
 WARMUPS = 2
-ROWS = ("P19",)
+ROWS = ("W-feed",)
 PUBLISH = '\npublish: {feed: {target: "{data}/feed", mode: changes}}\n'
 
 
@@ -73,10 +73,17 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
     changed = tuple(events * ROW_BYTES / 1e6 for _ in both)
     return [
         Ratio(
-            "P19", "RocksDB incremental, with a feed", "without", "≤ 1.25", "cpu s", cpu["fed"], cpu["bare"], note=note
+            "W-feed",
+            "RocksDB incremental, with a feed",
+            "without",
+            "≤ 1.25",
+            "cpu s",
+            cpu["fed"],
+            cpu["bare"],
+            note=note,
         ),
-        Ratio("P19", "recorded changes and feed", "the changed rows", "≤ 1.2", "MB", both, changed, note=note),
-        Ratio("P19", "recorded changes and feed", "the feed", "≤ 1.2", "MB", both, tuple(feed[-runs:]), note=note),
+        Ratio("W-feed", "recorded changes and feed", "the changed rows", "≤ 1.2", "MB", both, changed, note=note),
+        Ratio("W-feed", "recorded changes and feed", "the feed", "≤ 1.2", "MB", both, tuple(feed[-runs:]), note=note),
     ]
 
 
