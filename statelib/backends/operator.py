@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.side_data import FrozenSideData, SideData
 from statelib.errors import InvalidRequestError
 from statelib.formats.operator_state import OperatorStateContent
@@ -110,9 +111,16 @@ class BroadcastState:
 class OperatorStateBackend:
     """The operator states of one subtask, by name, and its side data. One name cannot have two kinds or types.
 
-    A user function receives it as its argument ``operator``."""
+    A user function receives it as its argument ``operator``. ``emitted`` holds the rows that functions return for
+    outputs."""
 
-    def __init__(self, descriptors: Iterable[OperatorStateDescriptor] = (), side_data: Iterable[SideData] = ()) -> None:
+    def __init__(
+        self,
+        descriptors: Iterable[OperatorStateDescriptor] = (),
+        side_data: Iterable[SideData] = (),
+        emitted: EmittedRows | None = None,
+    ) -> None:
+        self.emitted = emitted or EmittedRows()
         self._states: dict[str, ListState | BroadcastState] = {}
         self._side_data = {part.name: part for part in side_data}
         for descriptor in descriptors:

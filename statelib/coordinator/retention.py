@@ -17,6 +17,7 @@ from statelib.model.termination import DISCARDED, CheckpointRetentionPolicy, Job
 DAY_MS = 86_400_000
 DEFAULT_COUNT = 20
 """The number of checkpoints to keep if a pipeline declares none."""
+NONE_WAITING: Mapping[CheckpointId, str] = {}
 _STORED = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 
 
@@ -56,11 +57,13 @@ def subsumed(
     head: CheckpointId | None,
     in_use: Collection[CheckpointId] = (),
     status: JobStatus = JobStatus.RUNNING,
+    *,
+    waiting: Mapping[CheckpointId, str] = NONE_WAITING,
 ) -> tuple[CheckpointId, ...]:
     """Return the checkpoints to delete, oldest first: those that :func:`retained` gives no reason to keep.
 
     The arguments are those of :func:`retained`."""
-    retained_ids = retained(policy, records, head, in_use, status)
+    retained_ids = retained(policy, records, head, in_use, status, waiting=waiting)
     return tuple(sorted(r.checkpoint_id for r in records if r.state in _STORED and r.checkpoint_id not in retained_ids))
 
 
@@ -70,6 +73,8 @@ def retained(
     head: CheckpointId | None,
     in_use: Collection[CheckpointId] = (),
     status: JobStatus = JobStatus.RUNNING,
+    *,
+    waiting: Mapping[CheckpointId, str] = NONE_WAITING,
 ) -> dict[CheckpointId, str]:
     """Return the id of each checkpoint to keep, with the reason in words.
 
@@ -77,6 +82,7 @@ def retained(
 
     - the head;
     - each checkpoint that is ``in_use``: pinned, or the base of a pending checkpoint;
+    - each checkpoint that is ``waiting``, with the reason in words: for its outputs to be published;
     - each checkpoint and savepoint that belongs to a user;
     - the newest ``count`` completed checkpoints of the :func:`history`, and those that ``days`` keeps;
     - each savepoint that the system claimed, unless it is older than all checkpoints kept of the history;
@@ -86,11 +92,13 @@ def retained(
 
     As long as the history has fewer than ``count`` checkpoints, nothing counts as older than it. ``records`` are all
     records of the pipeline. If the policy deletes all checkpoints at this ``status``, only those that are in use or
-    belong to a user are kept: the head is deleted too.
+    waiting, or that belong to a user, are kept: the head is deleted too.
     """
     stored = sorted((r for r in records if r.state in _STORED), key=_id, reverse=True)
     reasons = {r.checkpoint_id: _reason_of_user(r) for r in stored if r.owner is not Owner.SYSTEM}
     _add_reason(reasons, in_use, "in use: a restore reads it, or a pending checkpoint builds on it")
+    for checkpoint_id, reason in waiting.items():
+        _add_reason(reasons, (checkpoint_id,), reason)
     if policy.discards_all(status):
         return _reasons_of(stored, reasons)
     _add_reason(reasons, () if head is None else (head,), "the head")

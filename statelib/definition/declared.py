@@ -12,6 +12,7 @@ from statelib.definition.parts.model import (
     Hooks,
     Names,
     OperatorStateDefinition,
+    OutputDefinition,
     Parallelism,
     Part,
     Schedule,
@@ -73,6 +74,7 @@ class DeclaredPipeline(Part):
     states: dict[str, StateDefinition]
     operator_states: dict[str, OperatorStateDefinition] = Field(default={})
     side_data: Names = ()
+    outputs: dict[str, OutputDefinition] = Field(default={})
     hooks: Hooks = Hooks()
     backend: Backend
     parallelism: Parallelism = 1

@@ -11,12 +11,20 @@ from statelib.model.types import Ttl
 
 OF_CHANGES = ("commit", "checkpoint_id", "interval_start", "interval_end", "change")
 """The columns that a feed of changes has before the columns of the state."""
+ROW_NUMBER = "row_number"
+"""The column of an output with the number of a row among those of its checkpoint: 1, 2, 3, …"""
 
 
 def published_state(pipeline: DeclaredPipeline, publication: Publication) -> StateDescriptor:
     """Return the state that is published, without the times of accesses that a time to live stores beside values."""
     state = pipeline.schema().state(publication.state or next(iter(pipeline.states)))
     return replace(state, value_type=state.value_type.value) if isinstance(state.value_type, Ttl) else state
+
+
+def output_columns(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, str]:
+    """Return the columns of a published output: its own names by the names that they are published under."""
+    assert publication.output is not None, "a state is published in another way"
+    return publication.columns or {name: name for name in pipeline.outputs[publication.output].columns}
 
 
 def state_columns(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, FrameColumn]:

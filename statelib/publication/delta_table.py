@@ -6,7 +6,7 @@ another writer's: it fails, and the publisher looks again. So there is one commi
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,16 @@ from statelib.model.ids import CheckpointId
 from statelib.publication.feed import FEED_COLUMNS
 from statelib.publication.parquet_files import part_writer
 from statelib.publication.parquet_manifest import mode_of
-from statelib.publication.target import DELETE, INSERT, Commit, Content, PublishedTable, check_columns, foreign, taken
+from statelib.publication.target import (
+    DELETE,
+    INSERT,
+    Commit,
+    FeedContent,
+    PublishedTable,
+    check_columns,
+    foreign,
+    taken,
+)
 from statelib.storage.local.scratch import scratch_directory
 from statelib.storage.objects.clients import insecure_endpoint
 
@@ -54,7 +63,7 @@ class DeltaDirectory:
         delta = self._opened()
         return None if delta is None else self._newest_of(delta)
 
-    def commit(self, commit: Commit, content: Content) -> Commit:
+    def commit(self, commit: Commit, content: FeedContent) -> Commit:
         delta = self._opened()
         if (self._newest_of(delta).number if delta else 0) >= commit.number:
             raise taken(self._table, commit.number)
@@ -76,7 +85,7 @@ class DeltaDirectory:
             crash_point("publication: delta committed")
         return done
 
-    def identities(self) -> Iterator[pa.Table]:
+    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:  # noqa: ARG002 - all are there
         delta = self._opened()
         assert delta is not None, "a table without a commit has no rows"
         for batch in delta.to_pyarrow_dataset().to_batches():
@@ -89,7 +98,9 @@ class DeltaDirectory:
     def tidy(self) -> None:
         """Do nothing: files that no version needs are removed by Delta's VACUUM, which the table's owner runs."""
 
-    def _write(self, delta: "DeltaTable | None", commit: Commit, rows: pa.RecordBatchReader, content: Content) -> None:
+    def _write(
+        self, delta: "DeltaTable | None", commit: Commit, rows: pa.RecordBatchReader, content: FeedContent
+    ) -> None:
         from deltalake import write_deltalake
 
         properties = self._properties(commit, 0 if delta is None else delta.version() + 1)
@@ -103,7 +114,7 @@ class DeltaDirectory:
             write_deltalake(delta, rows, mode="append", commit_properties=properties)
 
     def _merge(
-        self, delta: "DeltaTable", rows: pa.RecordBatchReader, content: Content, properties: "CommitProperties"
+        self, delta: "DeltaTable", rows: pa.RecordBatchReader, content: FeedContent, properties: "CommitProperties"
     ) -> bool:
         """Merge the rows of a feed into the table. Return whether it changed."""
         same = " AND ".join(f'(target."{name}" IS NOT DISTINCT FROM source."{name}")' for name in content.identity)

@@ -28,7 +28,7 @@ from statelib.publication.iceberg_types import described, stored_schema
 from statelib.publication.parquet_files import part_writer
 from statelib.publication.parquet_manifest import TableFile, mode_of
 from statelib.publication.range_files import files_of, write_changed_files
-from statelib.publication.target import INSERT, Commit, Content, PublishedTable, check_columns, foreign, taken
+from statelib.publication.target import INSERT, Commit, FeedContent, PublishedTable, check_columns, foreign, taken
 from statelib.storage.local.scratch import scratch_directory
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class IcebergTable:
             opened = self._opened(catalog)
             return None if opened is None else self._newest_of(opened)
 
-    def commit(self, commit: Commit, content: Content) -> Commit:
+    def commit(self, commit: Commit, content: FeedContent) -> Commit:
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         with self._iceberg_errors(commit.number), self._catalog() as catalog:
@@ -84,7 +84,7 @@ class IcebergTable:
                 crash_point("publication: iceberg committed")
         return done
 
-    def identities(self) -> Iterator[pa.Table]:
+    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:  # noqa: ARG002 - all are there
         with self._iceberg_errors(), self._catalog() as catalog:
             opened = self._opened(catalog)
             assert opened is not None, "a table without a commit has no rows"
@@ -102,7 +102,7 @@ class IcebergTable:
     def _prepare(
         self,
         commit: Commit,
-        content: Content,
+        content: FeedContent,
         transaction: "Transaction",
         prepared: "_PreparedFiles",
         opened: "Table | None",

@@ -5,7 +5,7 @@ In a table, the manifest of the newest commit names the files of the state; file
 nothing in them has changed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from statelib.publication.parquet_manifest import (
 )
 from statelib.publication.parquet_place import Listing, ParquetPlace, Prepared, commit_name
 from statelib.publication.range_files import files_of, write_changed_files
-from statelib.publication.target import Commit, Content, PublishedTable, check_columns, foreign, taken
+from statelib.publication.target import Commit, FeedContent, PublishedTable, check_columns, foreign, taken
 
 
 class ParquetTable:
@@ -38,7 +38,7 @@ class ParquetTable:
         manifest = self._newest_manifest()
         return None if manifest is None else manifest.commit
 
-    def commit(self, commit: Commit, content: Content) -> Commit:
+    def commit(self, commit: Commit, content: FeedContent) -> Commit:
         previous = self._newest_manifest()
         if (previous.commit.number if previous else 0) >= commit.number:
             raise taken(self._table, commit.number)
@@ -60,10 +60,10 @@ class ParquetTable:
             prepared.publish(encode_manifest(manifest))
         return done
 
-    def identities(self) -> Iterator[pa.Table]:
+    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
         manifest = self._newest_manifest()
         assert manifest is not None, "a feed without a commit has no rows"
-        names = [*manifest.identity, "commit", "change"]
+        names = [*manifest.identity, "commit", "change", *columns]
         for number in self._place.listing().numbers:
             for file in self._manifest(number).files:
                 with self._place.opened(file.path) as source:
@@ -106,7 +106,7 @@ class ParquetTable:
             raise foreign(self._table, f"{commit_name(number)}/{MANIFEST_NAME} is damaged: {error}") from error
 
 
-def _write_feed(prepared: Prepared, commit: Commit, content: Content, schema: pa.Schema) -> list[TableFile]:
+def _write_feed(prepared: Prepared, commit: Commit, content: FeedContent, schema: pa.Schema) -> list[TableFile]:
     with part_writer(prepared.directory, "", schema, prepared.complete) as writer:
         content.write_changes(commit, writer.write)
         return files_of(prepared, writer)

@@ -10,17 +10,18 @@ from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.publication.parquet_files import PartWriter, part_writer
 from statelib.publication.parquet_manifest import TableFile
 from statelib.publication.parquet_place import Prepared
-from statelib.publication.target import Content, Write
+from statelib.publication.target import Content, FeedContent, Write
 
 FILE_BYTES = 64 << 20
 """The stored bytes of state for which a table has one file."""
 
 
 def write_changed_files(
-    prepared: Prepared, content: Content, schema: pa.Schema, previous: Sequence[TableFile]
+    prepared: Prepared, content: FeedContent, schema: pa.Schema, previous: Sequence[TableFile]
 ) -> list[TableFile]:
     """Write the rows of the key groups that have changed, and return all files of the table. ``previous``: the files of
     the previous commit."""
+    assert isinstance(content, Content), "only a feed has no state"
     unchanged = {
         key_groups: _unchanged(previous, key_groups, content.fingerprint(key_groups))
         for key_groups in _ranges(content, previous)

@@ -4,6 +4,7 @@ A table has numbered commits. Each is the state of one checkpoint, and only the 
 number N, so that of two publishers one commits and the other one sees it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -45,43 +46,47 @@ class Commit:
     rows: int = 0
 
 
-class Content(Protocol):
-    """The state of one checkpoint, as the rows of a published table."""
+class FeedContent(ABC):
+    """The changes up to one checkpoint, as the rows of a published feed."""
 
     @property
+    @abstractmethod
     def schema(self) -> pa.Schema:
-        """The columns of the table, without those that only a feed has."""
-        ...
+        """The columns of the table, without those that every feed has."""
 
     @property
+    @abstractmethod
     def identity(self) -> tuple[str, ...]:
         """The columns that identify a row."""
-        ...
 
-    @property
-    def size_bytes(self) -> int:
-        """The approximate stored bytes of the state."""
-        ...
-
-    @property
-    def key_groups(self) -> KeyGroupRange:
-        """All key groups of the state."""
-        ...
-
-    def fingerprint(self, key_groups: KeyGroupRange) -> str:
-        """Return a text that is equal for two checkpoints only if the key groups have equal rows; '' if there is
-        none."""
-        ...
-
-    def write_rows(self, ranges: Sequence[KeyGroupRange], write: Callable[[int], Write]) -> None:
-        """Pass the rows of each range to the function that ``write`` returns for the index of the range, range after
-        range, also if a range has no rows. The ranges are in ascending order."""
-        ...
-
+    @abstractmethod
     def write_changes(self, commit: Commit, write: Write) -> None:
         """Pass the rows of a feed that lead from the table's newest commit to this checkpoint to ``write``. There are
         one or more tables, of which the first may be empty."""
-        ...
+
+
+class Content(FeedContent):
+    """The state of one checkpoint, as the rows of a published table."""
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """The approximate stored bytes of the state."""
+
+    @property
+    @abstractmethod
+    def key_groups(self) -> KeyGroupRange:
+        """All key groups of the state."""
+
+    @abstractmethod
+    def fingerprint(self, key_groups: KeyGroupRange) -> str:
+        """Return a text that is equal for two checkpoints only if the key groups have equal rows; '' if there is
+        none."""
+
+    @abstractmethod
+    def write_rows(self, ranges: Sequence[KeyGroupRange], write: Callable[[int], Write]) -> None:
+        """Pass the rows of each range to the function that ``write`` returns for the index of the range, range after
+        range, also if a range has no rows. The ranges are in ascending order."""
 
 
 class TableTarget(Protocol):
@@ -92,17 +97,17 @@ class TableTarget(Protocol):
         """Return the newest commit, None if there is none yet."""
         ...
 
-    def commit(self, commit: Commit, content: Content) -> Commit:
+    def commit(self, commit: Commit, content: FeedContent) -> Commit:
         """Add a commit, which follows the newest one. Return it with its number of rows. Nothing of it is visible
-        before all of it is.
+        before all of it is. Unless the table is a feed, ``content`` has to be a :class:`Content`.
 
         Raises ConflictError (``commit-taken``) if another publisher added a commit of that number, and
         InvalidRequestError (``columns-changed``)."""
         ...
 
-    def identities(self) -> Iterator[pa.Table]:
-        """Yield the columns that identify a row, ``commit`` and ``change``, of every row of a feed, in any order. Other
-        columns may be there, too. The rows of a table are insertions."""
+    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """Yield the columns that identify a row, ``commit``, ``change`` and ``columns``, of every row of a feed, in any
+        order. Other columns may be there, too. The rows of a table are insertions."""
         ...
 
     def tidy(self) -> None:

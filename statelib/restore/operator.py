@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
 from statelib.errors import InvalidRequestError
@@ -101,11 +102,13 @@ def restore_operator(
     descriptors: Sequence[OperatorStateDescriptor],
     sources: Iterable[OperatorRestoreSource],
     side_data: Iterable[SideData] = (),
+    emitted: EmittedRows | None = None,
 ) -> OperatorStateBackend:
-    """Return a backend with the described states, which hold the elements of all sources, and with ``side_data``.
+    """Return a backend with the described states, which hold the elements of all sources, with ``side_data``, and with
+    ``emitted`` for the rows of outputs.
 
     Raise CorruptStateError, InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
-    backend = OperatorStateBackend(descriptors, side_data)
+    backend = OperatorStateBackend(descriptors, side_data, emitted)
     for source in sources:
         stream = source.open()
         evolution = evolve_operator(descriptors, [stream])

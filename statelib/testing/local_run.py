@@ -3,12 +3,13 @@ and compares the state."""
 
 import pyarrow as pa
 
+from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
 from statelib.backends.ttl import plain_values
-from statelib.definition.columns import event_schema, key_array, keyed_events
+from statelib.definition.columns import event_schema, key_array, keyed_events, output_schemas
 from statelib.definition.pipeline import Pipeline
 from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import apply_interval, expired
@@ -34,7 +35,9 @@ class LocalRun:
         key_group_range = all_key_groups(pipeline.max_parallelism)
         self.pipeline = pipeline
         side_data = map(SideData, pipeline.side_data)
-        self.operator = OperatorStateBackend(pipeline.operator_descriptors(), side_data)
+        self.operator = OperatorStateBackend(
+            pipeline.operator_descriptors(), side_data, EmittedRows(output_schemas(pipeline))
+        )
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), key_group_range)
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}
@@ -69,6 +72,10 @@ class LocalRun:
     def _call_hook(self, name: str, reference: str | None) -> None:
         context = SnapshotContext(CheckpointId(max(self._checkpoints, 1)), False, 0, 1, False, self.watermark_ms)
         call_hook(name, reference, context, self.operator)
+
+    def output(self, name: str) -> pa.Table:
+        """Return the rows that the functions have emitted for an output in all intervals so far."""
+        return self.operator.emitted.table(name)
 
     def state(self, name: str) -> dict[object, object]:
         """Return the content of a state as Python values by key. The value of a map state is a dict by user key.

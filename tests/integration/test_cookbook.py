@@ -202,6 +202,35 @@ def test_a_payment_that_comes_twice_is_published_once(cook: Cook) -> None:
     assert sorted(table["id"]) == sorted(set(payments["id"]))
 
 
+def test_each_alert_is_published_once(cook: Cook) -> None:
+    """A customer passes the budget on the first day on which the total is greater than it."""
+
+    def payment(day: date) -> dict[str, Any]:
+        return {"customer": cook.chance.choice("abcdef"), "amount": cook.chance.randrange(1, 50_000), "day": day}
+
+    payments = per_day(cook, "cents", payment, 12)
+    payments = payments.with_columns(amount=(pl.col("amount").cast(pl.Decimal(18, 2)) / 100).cast(pl.Decimal(18, 2)))
+    for day in DAYS:
+        cook.write("payments", day, payments.filter(pl.col("day") == day).select("customer", "amount"))
+    sql = """
+        WITH totals AS (
+          SELECT *, sum(added) OVER (PARTITION BY customer ORDER BY day) AS spent
+          FROM (SELECT customer, day, sum(amount) AS added FROM events GROUP BY customer, day)
+        )
+        SELECT day::text, customer, spent::text, 'the budget is spent' FROM totals
+        WHERE spent > 1000 AND spent - added <= 1000
+        UNION ALL SELECT day::text, customer, amount::text, 'a large payment' FROM events WHERE amount > 400"""
+    expected = in_order(computed(sql, payments))
+    last = cook.answer("alerts")
+    assert in_order(last) == [row[1:] for row in expected if row[0] == str(DAYS[-1])]
+    feed = pl.read_parquet(cook.data / "tables/alerts/commit-*/*.parquet")
+    day_of = pl.col("interval_start").dt.strftime("%Y-%m-%d")
+    rows = feed.select(day_of, "customer", pl.col("amount").cast(str), "reason").rows()
+    assert in_order(rows) == expected
+    assert {row[3] for row in expected} == {"the budget is spent", "a large payment"}
+    assert feed["change"].unique().to_list() == ["insert"]
+
+
 def test_events_within_a_day_are_counted_in_their_hour(cook: Cook) -> None:
     """An event is too late if its hour ended more than a day before its interval began. The first interval has none."""
 

@@ -7,7 +7,7 @@ import typer
 
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, PipelineArgument
-from statelib.cli.presenters.blocks import Block, Line, TableColumn, TextTable, present
+from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import count
 from statelib.flows import wiring
@@ -47,6 +47,8 @@ def _view(commits: Sequence[PublishedCommit], tables: Sequence[TableStanding]) -
     for commit in commits:
         rows = amount(commit.rows, "row")
         yield Line(f"{commit.table}: commit {commit.commit} has checkpoint {commit.checkpoint_id}, {rows} written")
+        for lost in commit.lost:
+            yield Note(f"{commit.table}: checkpoint {lost} was deleted before its rows were published: they are lost")
     yield standing_table(tables)
 
 

@@ -2,14 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.parts.publish import Publication
 from statelib.definition.problems import Problem, Where, did_you_mean
-from statelib.definition.published_columns import OF_CHANGES, chosen_names, state_columns
+from statelib.definition.published_columns import (
+    OF_CHANGES,
+    ROW_NUMBER,
+    chosen_names,
+    output_columns,
+    state_columns,
+)
 from statelib.definition.source.templates import placeholders
 from statelib.errors import StatelibError
 
@@ -30,7 +36,10 @@ def check_publications(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         targets.setdefault(publication.target, name)
         if (publication.mode, publication.format) != ("table", "parquet") and "retain" in publication.model_fields_set:
             yield Problem((*where, "retain"), "belongs to mode: table in format: parquet")
-        yield from _check_state(pipeline, publication, where)
+        if publication.output is None:
+            yield from _check_state(pipeline, publication, where)
+        else:
+            yield from _check_output(pipeline, publication, publication.output, where)
 
 
 def _check_target(publication: Publication, where: Where) -> Iterator[Problem]:
@@ -53,7 +62,7 @@ def _check_target(publication: Publication, where: Where) -> Iterator[Problem]:
 def _check_state(pipeline: DeclaredPipeline, publication: Publication, where: Where) -> Iterator[Problem]:
     states = ", ".join(pipeline.states)
     if publication.state is None and len(pipeline.states) > 1:
-        yield Problem(where, f"expected 'state', the one of {states} that is published")
+        yield Problem(where, f"expected 'state', the one of {states} that is published, or 'output'")
     elif publication.state is not None and publication.state not in pipeline.states:
         meant = did_you_mean(publication.state, pipeline.states)
         yield Problem((*where, "state"), f"no state {publication.state!r}{meant}; states are {states}")
@@ -63,6 +72,24 @@ def _check_state(pipeline: DeclaredPipeline, publication: Publication, where: Wh
         except StatelibError:
             return
         yield from _check_columns(columns, publication, (*where, "columns"))
+
+
+def _check_output(pipeline: DeclaredPipeline, publication: Publication, output: str, where: Where) -> Iterator[Problem]:
+    if publication.state is not None:
+        yield Problem(where, "expected one of 'state' and 'output', found both")
+    if publication.mode != "changes":
+        yield Problem((*where, "mode"), "an output is published as a feed only: expected changes")
+    if output not in pipeline.outputs:
+        meant = did_you_mean(output, pipeline.outputs)
+        names = ", ".join(pipeline.outputs) or "none"
+        yield Problem((*where, "output"), f"no output {output!r}{meant}; outputs are {names}")
+        return
+    columns = pipeline.outputs[output].columns
+    published = output_columns(pipeline, publication)
+    for column in (column for column in published.values() if column not in columns):
+        meant = did_you_mean(column, columns)
+        yield Problem((*where, "columns"), f"no column {column!r}{meant}; columns are {', '.join(columns)}")
+    yield from _check_names(publication, published, (*where, "columns"))
 
 
 def _check_columns(columns: dict[str, FrameColumn], publication: Publication, where: Where) -> Iterator[Problem]:
@@ -81,8 +108,13 @@ def _check_columns(columns: dict[str, FrameColumn], publication: Publication, wh
     others = [source for source in publication.columns.values() if not columns[source].is_key]
     if len(published) < len(identifying) + len(others):
         yield Problem(where, "a column that identifies the row has a name that another column is published under")
+    yield from _check_names(publication, published, where)
+
+
+def _check_names(publication: Publication, published: Iterable[str], where: Where) -> Iterator[Problem]:
+    own = OF_CHANGES if publication.output is None else (*OF_CHANGES, ROW_NUMBER)
     for name in published:
         yield from name_problems(name, where)
-        if publication.mode == "changes" and name in OF_CHANGES:
+        if publication.mode == "changes" and name in own:
             text = f"a feed of changes has a column {name!r} of its own: rename this one, as in {{total: {name}}}"
             yield Problem(where, text)

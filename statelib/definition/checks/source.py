@@ -122,13 +122,17 @@ def _check_zone(name: str | None, where: Where) -> Iterator[Problem]:
 
 
 def _check_column(column: SourceColumn, where: Where) -> Iterator[Problem]:
-    text = column.type
+    yield from check_column_type(column.type, where)
+    if column.expr is not None and not column.expr.strip():
+        yield Problem((*where, "expr"), "expected an expression in SQL, found none")
+
+
+def check_column_type(text: str, where: Where) -> Iterator[Problem]:
+    """Yield the problems of a column's type. Its name is the last part of ``where``."""
     faults = [*name_problems(str(where[-1]), where, in_type=True), *check_type(text, where)]
     yield from faults
     if not faults and (problem := column_type_problem(type_of(text))):
         yield Problem(where, f"{problem}; found {text}")
-    if column.expr is not None and not column.expr.strip():
-        yield Problem((*where, "expr"), "expected an expression in SQL, found none")
 
 
 def check_ready(source: Source, ready: Ready, where: Where, *, scheduled: bool) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.operators import check_hooks, check_operator_states, check_side_data
+from statelib.definition.checks.outputs import check_outputs
 from statelib.definition.checks.publish import check_publications
 from statelib.definition.checks.quality import check_checks
 from statelib.definition.checks.renames import check_renames
@@ -46,7 +47,9 @@ def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         yield Problem(("states",), "expected at least one state")
     for name, state in pipeline.states.items():
         yield from check_state(name, state, columns, pipeline.key)
-    functions = any(s.function is not None for s in pipeline.states.values()) or pipeline.hooks != Hooks()
+    functions = any(s.function is not None for s in pipeline.states.values())
+    yield from check_outputs(pipeline.outputs, pipeline.states, functions=functions)
+    functions = functions or pipeline.hooks != Hooks()
     yield from check_operator_states(pipeline.operator_states, functions)
     yield from check_side_data(pipeline.side_data, functions)
     yield from check_hooks(pipeline.hooks)

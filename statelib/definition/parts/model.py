@@ -206,6 +206,12 @@ class OperatorStateDefinition(Part):
     value: str | None = None
 
 
+class OutputDefinition(Part):
+    """Rows that user functions emit beside the state: the types of their ``columns``, as text, by name."""
+
+    columns: dict[str, str]
+
+
 class Hooks(Part):
     """Functions that are called in every subtask, with or without events: ``initialize_state`` after its state was
     restored, ``snapshot_state`` before its snapshot is taken."""

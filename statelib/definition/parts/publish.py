@@ -22,21 +22,22 @@ names."""
 
 
 class Publication(Part):
-    """A table that every registered checkpoint publishes one ``state`` to. ``mode``: a feed with one commit of the
-    ``changes`` per checkpoint, or the state itself as a ``table``. ``target``: the directory of the table, a template
-    with ``data``; for Iceberg the catalog, the namespace and the name. ``state`` None: the only state of the pipeline.
-    ``columns`` empty: all columns, and of an aggregate its result only. ``retain``: the number of commits of a
-    ``table`` that stay readable."""
+    """A table that every registered checkpoint publishes one ``state``, or the rows of one ``output``, to. ``mode``: a
+    feed with one commit of the ``changes`` per checkpoint, or the state itself as a ``table``. ``target``: the
+    directory of the table, a template with ``data``; for Iceberg the catalog, the namespace and the name. ``state`` and
+    ``output`` None: the only state of the pipeline. ``columns`` empty: all columns, and of an aggregate its result
+    only. ``retain``: the number of commits of a ``table`` that stay readable."""
 
     target: str
     mode: Literal["changes", "table"]
     format: Literal["parquet", "delta", "iceberg"] = "parquet"
     state: str | None = None
+    output: str | None = None
     columns: Columns = Field(default={})
     retain: Count = 10
 
     @property
     def takes_changes(self) -> bool:
-        """Return whether a commit is made from the changes since the commit before it. A table in Parquet or Iceberg
-        is made from files of the state."""
-        return self.mode == "changes" or self.format == "delta"
+        """Return whether a commit is made from the changes of a state since the commit before it. A table in Parquet or
+        Iceberg is made from files of the state."""
+        return self.output is None and (self.mode == "changes" or self.format == "delta")

@@ -205,6 +205,9 @@ DESCRIPTIONS = {
     "operator_states.<name>.value": "The type of the values of a broadcast map.",
     "side_data": "Names of bytes that functions and hooks keep from run to run, such as a model: "
     "`operator.side_data(name)`.",
+    "outputs": "Rows that functions emit beside the state, by the name of the output: "
+    "[Outputs](../states.md#outputs-rows-beside-the-state).",
+    "outputs.<name>.columns": "The types of the columns, by name: those that a column of a source may have.",
     "hooks": "Functions `(context, operator)` that are called once in every subtask, with or without events.",
     "hooks.initialize_state": "`package.module:name`: called after the subtask is restored, before its first event.",
     "hooks.snapshot_state": "`package.module:name`: called after events are applied and timers have fired, before the "
@@ -266,9 +269,10 @@ DESCRIPTIONS = {
     "publish.<name>.format": "The format of the table: plain Parquet files, or Delta or Iceberg, each of which "
     "needs the extra of that name.",
     "publish.<name>.state": "The state that is published. It may be left out if there is only one.",
-    "publish.<name>.columns": "The columns of the state's flat table to publish: a list, or a mapping from the "
-    "published name to the column. Columns that identify a row are always published. Default: all, and of an aggregate "
-    "its result only.",
+    "publish.<name>.output": "The output whose rows are published, in place of a state. It needs `mode: changes`.",
+    "publish.<name>.columns": "The columns of the state's flat table, or of the output, to publish: a list, or a "
+    "mapping from the published name to the column. Columns that identify a row are always published. Default: "
+    "all, and of an aggregate its result only.",
     "publish.<name>.retain": "For mode `table` in format `parquet`: the number of commits that stay readable.",
     "alerts": "Notifications when a run fails or is late: [Airflow](../airflow.md).",
     "alerts.notify": "Airflow notifiers: `notifier`, a class by its dotted name, and its `arguments`. Without any, "

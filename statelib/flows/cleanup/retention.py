@@ -9,6 +9,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.lifecycle.suspension import status_of
+from statelib.flows.publication.waiting import waiting_outputs
 from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.wiring import Deployment
@@ -86,14 +87,15 @@ def _mark(deployment: Deployment, name: PipelineName, file: Pipeline, dry_run: b
     situation = deployment.catalog().cleanup.situation(name)
     status = status_of(file, situation)
     in_use = situation.in_use | twins_of(deployment, name).originals.keys()
+    waiting = waiting_outputs(deployment, file)
     facts = (policy, situation.records, situation.head.head, in_use, status)
-    chosen = subsumed(*facts)
+    chosen = subsumed(*facts, waiting=waiting)
     ended = policy.discards_all(status)
     if chosen and not ended:
         _check_head(deployment, situation)
     if chosen and not dry_run:
         deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch, terminated=ended)
-    stays = tuple(RetainedCheckpoint(number, reason) for number, reason in retained(*facts).items())
+    stays = tuple(RetainedCheckpoint(number, reason) for number, reason in retained(*facts, waiting=waiting).items())
     return Retired(name, policy, chosen, status, stays)
 
 

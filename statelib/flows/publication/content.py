@@ -17,7 +17,7 @@ from statelib.flows.publication.changes import change_rows, recorded_rows, whole
 from statelib.flows.publication.published_keys import PublishedKeys
 from statelib.model.key_groups import KeyGroupRange
 from statelib.publication.feed import feed_table
-from statelib.publication.target import INSERT, Commit, Write
+from statelib.publication.target import INSERT, Commit, Content, Write
 from statelib.restore.schemas.matching import describe
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.diff.states import WINDOW_BYTES, Diff
@@ -30,11 +30,11 @@ Identities = Callable[[], Iterator[pa.Table]]
 """A function that yields the rows of a feed: see :meth:`statelib.publication.target.TableTarget.identities`."""
 
 
-class PublishedContent:
-    """A :class:`~statelib.publication.target.Content`. ``opened``: the checkpoint. ``base``: the checkpoint of the
-    table's newest commit, None if it is not available any more or there is no commit. ``follows``: the checkpoint was
-    built on that of the newest commit. ``identities``: the rows of the
-    feed, None if there is no commit. ``scratch``: the directory for temporary copies.
+class PublishedContent(Content):
+    """The state of one checkpoint as the content of a table or a feed. ``opened``: the checkpoint. ``base``: the
+    checkpoint of the table's newest commit, None if it is not available any more or there is no commit. ``follows``:
+    the checkpoint was built on that of the newest commit. ``identities``: the rows of the feed, None if there is no
+    commit. ``scratch``: the directory for temporary copies.
 
     Raises InvalidRequestError (``other-state``) if the checkpoint has the state in another form than the pipeline
     file."""

@@ -4,6 +4,7 @@ The catalog is not involved: each table's newest commit names the checkpoint tha
 that was killed is repeated by whoever comes next, and none is done twice.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,14 +13,17 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.published_columns import published_state
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError, StatelibError
 from statelib.flows.publication.content import PublishedContent, check_same_form
+from statelib.flows.publication.outputs import output_changes, output_content
 from statelib.flows.publication.targets import open_target
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.publication.target import COMMIT_TAKEN, Commit
+from statelib.publication.target import COMMIT_TAKEN, Commit, FeedContent, TableTarget
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.registry import new_attempt
+
+log = logging.getLogger(__name__)
 
 HOLD_MS = 24 * 3_600_000
 """The time in milliseconds after which retention may delete what a publisher reads that never ended."""
@@ -45,7 +49,8 @@ class TableStanding:
 
 @dataclass(frozen=True)
 class PublishedCommit:
-    """One commit that was added to a table. ``rows``: the number of rows that it wrote."""
+    """One commit that was added to a table. ``rows``: the number of rows that it wrote. ``lost``: the checkpoints whose
+    rows of an output it cannot have, because they were deleted before their rows were published."""
 
     table: str
     target: str
@@ -53,6 +58,7 @@ class PublishedCommit:
     checkpoint_id: CheckpointId
     interval: DataInterval | None
     rows: int
+    lost: tuple[CheckpointId, ...] = ()
 
 
 def publish_tables(deployment: Deployment, pipeline: Pipeline, tables: tuple[str, ...] = ()) -> list[PublishedCommit]:
@@ -122,15 +128,7 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
         record = _next(deployment, pipeline, name, missing)
         try:
             with _holding(deployment, record, newest, f"publish:{attempt}") as base:
-                content = PublishedContent(
-                    pipeline,
-                    pipeline.publish[name],
-                    deployment.open(record),
-                    base=base,
-                    follows=newest is not None and record.base == newest.checkpoint_id,
-                    identities=target.identities if newest else None,
-                    scratch=deployment.scratch(),
-                )
+                content, lost = _content(deployment, pipeline, name, record, base=base, newest=newest, target=target)
                 number = newest.number + 1 if newest else 1
                 commit = target.commit(Commit(number, record.checkpoint_id, record.interval), content)
         except ConflictError as error:
@@ -139,7 +137,37 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
                 raise
             continue
         where = pipeline.publish[name].target.format(data=deployment.data)
-        yield PublishedCommit(name, where, commit.number, commit.checkpoint_id, commit.interval, commit.rows)
+        yield PublishedCommit(name, where, commit.number, commit.checkpoint_id, commit.interval, commit.rows, lost)
+
+
+def _content(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    name: str,
+    record: CheckpointRecord,
+    *,
+    base: Checkpoint | None,
+    newest: Commit | None,
+    target: TableTarget,
+) -> tuple[FeedContent, tuple[CheckpointId, ...]]:
+    """Return (content of the next commit of a table, checkpoints whose rows are lost)."""
+    if pipeline.publish[name].output is not None:
+        changes = output_changes(deployment, record, newest, target.identities)
+        for lost in changes.lost:
+            log.warning(
+                "%s: table %s: checkpoint %d was deleted before its rows were published", pipeline.name, name, lost
+            )
+        return output_content(deployment, pipeline, name, changes, target.identities), changes.lost
+    content = PublishedContent(
+        pipeline,
+        pipeline.publish[name],
+        deployment.open(record),
+        base=base,
+        follows=newest is not None and record.base == newest.checkpoint_id,
+        identities=target.identities if newest else None,
+        scratch=deployment.scratch(),
+    )
+    return content, ()
 
 
 @contextmanager
@@ -189,7 +217,9 @@ def _unpublished(deployment: Deployment, pipeline: Pipeline, newest: Commit | No
 
 def _next(deployment: Deployment, pipeline: Pipeline, name: str, missing: list[CheckpointRecord]) -> CheckpointRecord:
     """Return the first checkpoint that has the published state in the form of the pipeline file, or else the last one.
-    One before a change of the state cannot be published any more."""
+    One before a change of the state cannot be published any more. An output has no such form."""
+    if pipeline.publish[name].output is not None:
+        return missing[0]
     state = published_state(pipeline, pipeline.publish[name]).name
     for record in missing[:-1]:
         try:

@@ -27,6 +27,7 @@ from statelib.model.checkpoint import (
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState
 from statelib.savepoints.commit_facts import commit_facts
+from statelib.savepoints.emitted_outputs import without_outputs
 from statelib.savepoints.opened import Checkpoint, origin_directories
 from statelib.savepoints.verification import verify
 from statelib.storage.ports.views import StorageReference
@@ -96,7 +97,7 @@ def _check(
             f"{source_name} is {source.state}: only a COMPLETED checkpoint can be forked", kind="not-completed"
         )
     opened = deployment.open(source)
-    opened = as_own(pipeline, opened)
+    opened = without_outputs(as_own(pipeline, opened))
     check_state(pipeline, opened)
     lay_out(opened, pipeline.parallelism, pipeline)
     if not copy:

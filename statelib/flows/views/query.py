@@ -1,8 +1,9 @@
-"""The states of a snapshot as SQL tables, and the result of a query on them. DuckDB computes the result."""
+"""States and outputs of a snapshot as SQL tables, and the result of a query on them. DuckDB computes the result."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,10 @@ from statelib.definition.framed_state import framed
 from statelib.errors import InvalidRequestError
 from statelib.extras import require
 from statelib.flows.views.query_keys import asked_key_groups
+from statelib.flows.views.query_outputs import numbered_rows, output_tables
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import Tuple
+from statelib.savepoints.emitted_outputs import outputs_of
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.tables.parquet_tables import storable
 from statelib.savepoints.tables.state_table import StateTable, state_table
@@ -35,17 +38,27 @@ _POSITION = re.compile(r"\s*LINE \d+: .*", re.DOTALL)
 _DESCRIBES = re.compile(r"\s*(describe|desc|show)\b", re.IGNORECASE)
 
 
-def query_snapshot(opened: Checkpoint, sql: str, key: Sequence[str], scratch: str | None = None) -> pa.Table:
-    """Return the result of a query of one SQL statement. Each state of the selected operator is a table of its name.
+def query_snapshot(
+    opened: Checkpoint,
+    sql: str,
+    key: Sequence[str],
+    scratch: str | None = None,
+    *,
+    declared: Mapping[str, pa.Schema] | None = None,
+) -> pa.Table:
+    """Return the result of a query of one SQL statement. Each state of the selected operator is a table of its name,
+    and so is each output of the run.
 
     ``key``: the names of the key columns, in order; empty if nobody knows them (:func:`_key_names`). ``scratch``: the
     directory for a temporary database, which holds the states whose names the query contains. No other state is read.
+    ``declared``: the outputs of the pipeline, also those for which the run emitted no rows.
 
     Raises InvalidRequestError (``bad-query``) for what DuckDB refuses, NotFoundError (``missing-extra``) without
     DuckDB, and what reading a state raises."""
     require("query")
     import duckdb  # other commands work without it
 
+    outputs = output_tables(opened, declared or {}, partial(_names, sql))
     tables = {name: state_table(opened, state) for name, state in table_names(opened.schema()).items()}
     with (
         scratch_directory(scratch, "query") as directory,
@@ -53,11 +66,14 @@ def query_snapshot(opened: Checkpoint, sql: str, key: Sequence[str], scratch: st
     ):
         for name, value in _SETTINGS.items():
             database.execute(f"SET {name} = '{value}'")
-        with _explained(tables):
-            _prepare(database, sql, tables, key)
+        with _explained([*tables, *outputs]):
+            _prepare(database, sql, tables, key, outputs)
         if not _DESCRIBES.match(sql):
             _fill(database, sql, tables, key, scratch)
-        with _explained(tables):
+            for output in (output for output in outputs_of(opened) if _names(sql, output)):
+                for rows in numbered_rows(opened, output):
+                    _insert(database, output, rows)
+        with _explained([*tables, *outputs]):
             result = database.sql(sql)
             return pa.table({}) if result is None else result.to_arrow_table()
 
@@ -82,13 +98,21 @@ def _key_names(schema: KeyedStateSchema, key: Sequence[str]) -> tuple[str, ...]:
     return tuple(key) if len(key) == fields else tuple(f"key_{number}" for number in range(1, fields + 1))
 
 
-def _prepare(database: "duckdb.DuckDBPyConnection", sql: str, tables: Tables, key: Sequence[str]) -> None:
+def _prepare(
+    database: "duckdb.DuckDBPyConnection",
+    sql: str,
+    tables: Tables,
+    key: Sequence[str],
+    outputs: Mapping[str, pa.Schema],
+) -> None:
     """Create the empty tables, and let DuckDB check the statement before anything is read."""
     statements = len(database.extract_statements(sql))
     if statements != 1:
         raise InvalidRequestError(f"the query: expected one statement, found {statements}", kind="bad-query")
     for name, table in tables.items():
         _insert(database, name, _flat(table, table.arrow_schema().empty_table(), key))
+    for name, schema in outputs.items():
+        _insert(database, name, schema.empty_table())
     if not _DESCRIBES.match(sql):
         database.execute(f"EXPLAIN {sql}")
 
@@ -99,10 +123,14 @@ def _fill(
     """Insert the entries of the states whose names the statement contains; only those of the key groups of the keys
     that it asks for, if it asks for some keys only."""
     for name, table in tables.items():
-        if name.replace('"', '""').lower() in sql.lower():
+        if _names(sql, name):
             groups = asked_key_groups(database, sql, table.schema, _key_names(table.schema, key))
             for part in table.entries(groups, scratch):
                 _insert(database, name, _flat(table, part, key))
+
+
+def _names(sql: str, table: str) -> bool:
+    return table.replace('"', '""').lower() in sql.lower()
 
 
 def _insert(database: "duckdb.DuckDBPyConnection", name: str, rows: pa.Table) -> None:

@@ -1,7 +1,8 @@
 """Checks of the result of a user function: rows to write and timers to set, only for the keys of its input."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
@@ -30,22 +31,37 @@ class FunctionResult:
     key_arrays: Sequence[pa.Array]
     with_timers: bool
 
-    def parts(self, answer: object) -> tuple[object, object]:
-        """Return (rows, timers), where timers is None if the function returned only rows."""
-        if not isinstance(answer, tuple):
-            return answer, None
-        if not self.with_timers:
+    def parts(self, answer: object) -> tuple[object, object, dict[object, object]]:
+        """Return (rows, timers, outputs), where timers is None and outputs is empty if the function did not return
+        any."""
+        parts = list(answer) if isinstance(answer, tuple) else [answer]
+        size, last = len(parts), parts[-1] if parts else None
+        outputs = last if size > 1 and isinstance(last, dict) else {}
+        if outputs is last:
+            parts.pop()
+        if len(parts) == 2 and parts[1] is not None and not self.with_timers:
             raise self.bad("expected a pyarrow.Table, found a tuple: only a state with 'on_timer' has timers")
-        if len(answer) != 2:
-            raise self.bad(f"expected (rows, timers), found a tuple of {len(answer)}")
-        return answer[0], answer[1]
+        if not 1 <= len(parts) <= 2:
+            raise self.bad(f"expected (rows, timers) or (rows, timers, outputs), found a tuple of {size}")
+        return parts[0], parts[1] if len(parts) == 2 else None, outputs
+
+    def checked_outputs(
+        self, outputs: Mapping[object, object], declared: Mapping[str, pa.Schema]
+    ) -> dict[str, pa.Table]:
+        """Return the rows to emit by their output, with the columns and types that the pipeline file declares."""
+        tables = {}
+        for name, rows in outputs.items():
+            if not isinstance(name, str) or name not in declared:
+                close = get_close_matches(str(name), declared, 1)
+                meant = f", did you mean {close[0]!r}?" if close else ""
+                names = ", ".join(declared) or "none"
+                raise self.bad(f"'outputs' in the pipeline file declares {names}, found output {name!r}{meant}")
+            tables[name] = self._with_columns(rows, declared[name], f"output {name}: ")
+        return tables
 
     def checked_rows(self, result: object, expected: pa.Schema) -> pa.Table:
         """Return the rows of a result with the expected columns and types."""
-        table = self._table(result)
-        if sorted(table.column_names) != sorted(expected.names):
-            raise self.bad(f"expected the columns {expected.names}, found {table.column_names}")
-        return self._cast(table, expected)
+        return self._with_keys(self._with_columns(result, expected))
 
     def timers(self, result: object) -> tuple[Rows, npt.NDArray[np.int8], Rows]:
         """Return (row of the key, time domain, epoch milliseconds) per timer, as three arrays."""
@@ -56,7 +72,7 @@ class FunctionResult:
             raise self.bad(f"timers: expected the columns {expected}, one time or both, found {table.column_names}")
         keys = zip(self.key_columns, self.key_arrays, strict=True)
         fields = [(name, array.type) for name, array in keys] + [(name, MOMENT) for name in domains]
-        table = self._cast(table, pa.schema(fields))
+        table = self._with_keys(self._cast(table, pa.schema(fields)))
         owners = self.rows_of(table, once=False)
         timers_by_domain = []
         for name in domains:
@@ -94,20 +110,31 @@ class FunctionResult:
             f"result of function {self.reference} for state {self.state}: {problem}", kind="bad-function-result"
         )
 
-    def _table(self, result: object) -> pa.Table:
+    def _with_columns(self, result: object, expected: pa.Schema, what: str = "") -> pa.Table:
+        """Return a table with the expected columns and types. ``what``: the beginning of errors."""
+        table = self._table(result, what)
+        if sorted(table.column_names) != sorted(expected.names):
+            raise self.bad(f"{what}expected the columns {expected.names}, found {table.column_names}")
+        return self._cast(table, expected, what)
+
+    def _table(self, result: object, what: str = "") -> pa.Table:
         if not isinstance(result, pa.Table):
-            raise self.bad(f"expected a pyarrow.Table, found {type(result).__name__}")
+            raise self.bad(f"{what}expected a pyarrow.Table, found {type(result).__name__}")
         return result
 
-    def _cast(self, table: pa.Table, expected: pa.Schema) -> pa.Table:
+    def _cast(self, table: pa.Table, expected: pa.Schema, what: str = "") -> pa.Table:
         try:
-            cast: pa.Table = table.select(expected.names).cast(expected)
+            return table.select(expected.names).cast(expected)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self.bad(f"expected the types {_types(expected)}, found {_types(table.schema)}: {error}") from error
+            types = f"expected the types {_types(expected)}, found {_types(table.schema)}"
+            raise self.bad(f"{what}{types}: {error}") from error
+
+    def _with_keys(self, table: pa.Table) -> pa.Table:
+        """Return the table if no key in it is null."""
         for name in self.key_columns:
-            if cast[name].null_count:
-                raise self.bad(f"key column {name} is null in {number_of(cast[name].null_count, 'row')}")
-        return cast
+            if table[name].null_count:
+                raise self.bad(f"key column {name} is null in {number_of(table[name].null_count, 'row')}")
+        return table
 
 
 def _types(schema: pa.Schema) -> str:

@@ -59,6 +59,10 @@ class UserFunction:
     ``processing_time``) and ``timestamp``. Each call has the earliest due timer per key, event time first. The calls
     are repeated until no timer is due, including timers that the calls set.
 
+    With ``outputs`` in the pipeline file, either function may return a dict as the last part of a tuple: tables with
+    further rows to emit, by the name of the output, as in ``(rows, outputs)`` or ``(rows, timers, outputs)``. They do
+    not become part of the state.
+
     A third parameter ``operator`` of either function receives the operator state of the subtask, an
     :class:`~statelib.backends.operator.OperatorStateBackend`, which the function can read and change.
     """
@@ -136,9 +140,13 @@ class UserFunction:
             error.add_note(f"in function {call.reference} of state {self.state}")
             raise
         result = FunctionResult(self.state, call.reference, self.key_columns, key_arrays, self.on_timer is not None)
-        rows, timers = result.parts(returned)
+        emitted = (call.operator or OperatorStateBackend()).emitted
+        rows, timers, outputs = result.parts(returned)
         rows = result.checked_rows(rows, state.schema)
+        to_emit = result.checked_outputs(outputs, emitted.schemas)
         self._write(backend, before, result.rows_of(rows, once=True), _struct(rows, row_type))
+        for output, table in to_emit.items():
+            emitted.add(output, table)
         if timers is None:
             return _NO_TIMERS
         owners, domains, moments = result.timers(timers)

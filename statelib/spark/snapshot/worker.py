@@ -11,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from statelib.backends.changed_entries import ChangedEntries
+from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
 from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
-from statelib.definition.columns import key_array, keyed_events
+from statelib.definition.columns import key_array, keyed_events, output_schemas
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
@@ -40,6 +41,7 @@ from statelib.restore.check import count_keys, expected_statistics
 from statelib.restore.operator import restore_operator
 from statelib.restore.plan import RestoreSource
 from statelib.restore.volume import bytes_to_read
+from statelib.savepoints.emitted_outputs import output_name
 from statelib.savepoints.recorded_changes import changes_name
 from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
@@ -225,9 +227,10 @@ def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
     plan = work.plan
     stored = plan.side_data[subtask]
     changes = map(changes_name, recorded_states(work.pipeline, plan, subtask))
-    names = (*work.pipeline.side_data, *changes)
+    names = (*work.pipeline.side_data, *changes, *map(output_name, work.pipeline.outputs))
     side_data = (SideData(name, [part for part in stored if part.name == name]) for name in names)
-    operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data)
+    emitted = EmittedRows(output_schemas(work.pipeline))
+    operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data, emitted)
     call_hook("initialize_state", work.pipeline.hooks.initialize_state, _context(plan, subtask), operator)
     return operator
 
@@ -235,10 +238,12 @@ def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
 def _finish_operator(
     work: Work, subtask: int, operator: OperatorStateBackend, recorder: ChangedEntries | None = None
 ) -> None:
-    """Call the user's hook on the operator state before its snapshot, and add the source position and the recorded
-    changes to it."""
+    """Call the user's hook on the operator state before its snapshot, and add the source position, the emitted rows and
+    the recorded changes to it."""
     call_hook("snapshot_state", work.pipeline.hooks.snapshot_state, _context(work.plan, subtask), operator)
     _keep_position(work.plan, subtask, operator)
+    for output, stream in operator.emitted.streams():
+        operator.side_data(output_name(output)).write(stream)
     if recorder is not None:
         keep_changes(recorder, operator)
 

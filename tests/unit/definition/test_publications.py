@@ -32,6 +32,9 @@ states:
     kind: value
     value: {agg: variance, of: amount}
     window: {time: at, tumbling: 1h, retain: 1d}
+  spent: {kind: value, fields: {spent: double}, function: "my_jobs.payments:update"}
+outputs:
+  alerts: {columns: {customer: string, amount: double, reason: string}}
 backend: heap
 """
 
@@ -48,7 +51,7 @@ def test_a_table_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
 
 
 def test_all_code_blocks_of_the_document_are_tested() -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
 
 
 COLUMNS = {
@@ -70,7 +73,7 @@ def test_a_table_has_the_selected_columns(tmp_path: Path, chosen: str) -> None:
 
 
 REFUSED = {
-    "mode: table": "publish.t: expected 'state', the one of orders, per_item, hourly that is published",
+    "mode: table": "expected 'state', the one of orders, per_item, hourly, spent that is published, or 'output'",
     "mode: table, state: order": "publish.t.state: no state 'order', did you mean 'orders'?",
     "mode: table, state: orders, columns: [totl]": "publish.t.columns: no column 'totl', did you mean 'total'?",
     "mode: changes, state: orders, columns: {change: total}": "publish.t.columns: a feed of changes has a column",

@@ -152,7 +152,7 @@ def test_each_timer_fires_once_over_any_chain_of_checkpoints(seed: int, tmp_path
         ({"k": ["z"], "event_time": [1]}, "is not among the 1 key"),
         ({"k": [None], "event_time": [1]}, "key column k is null"),
         ({"k": ["a"], "event_time": ["soon"]}, "expected the types"),
-        (3, r"expected \(rows, timers\), found a tuple of 3"),
+        (3, r"expected \(rows, timers\) or \(rows, timers, outputs\), found a tuple of 3"),
         ([1], "expected a pyarrow.Table, found list"),
     ],
 )

@@ -17,6 +17,8 @@ from statelib.cli.options import Json
 from statelib.cli.paths import path_of
 from statelib.cli.presenters.blocks import Block, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
+from statelib.definition.columns import output_schemas
+from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
 from statelib.flows import wiring
 from statelib.flows.views.inspection import HEAD
@@ -33,7 +35,7 @@ def query(
             autocompletion=completion.snapshots,
         ),
     ],
-    sql: Annotated[str, typer.Argument(help="One statement in DuckDB's SQL. Each state is a table of its name.")],
+    sql: Annotated[str, typer.Argument(help="One statement in DuckDB's SQL. Each state and output is a table.")],
     *,
     operator: Operator = None,
     relocate: Relocate = None,
@@ -43,7 +45,8 @@ def query(
     """Answer a question in SQL from the states of a snapshot, also of one that Flink wrote.
 
     Each state is a table of its name, with a column for each key column and for each field; averages and the like are
-    numbers. Only the states that the statement names are read. Files can be read and written, too:
+    numbers. Each output is a table of the rows that the run of the checkpoint emitted. Only the tables that the
+    statement names are read. Files can be read and written, too:
     COPY (SELECT ...) TO 'result.parquet'."""
     with errors(as_json):
         name = snapshot if path_of(snapshot) or set(snapshot) & set("/@") else f"{snapshot}/{HEAD}"
@@ -51,20 +54,22 @@ def query(
         if operator is not None:
             opened = opened.select(operator)
         with working(f"reading {opened.directory}"):
-            result = query_snapshot(opened, sql, _key(name))
+            definition = _definition(name)
+            key, outputs = (definition.key, output_schemas(definition)) if definition else ((), {})
+            result = query_snapshot(opened, sql, key, declared=outputs)
     columns = [{"name": field.name, "type": str(field.type)} for field in result.schema]
     rows = [[_plain(row[i]) for i in range(len(columns))] for row in _rows(result)]
     present({"columns": columns, "rows": rows}, _view(name, result, rows), as_json)
 
 
-def _key(name: str) -> tuple[str, ...]:
-    """Return the names of the key columns if the snapshot is named by its pipeline, and the pipeline has its file."""
+def _definition(name: str) -> Pipeline | None:
+    """Return the pipeline of the snapshot if the snapshot is named by it, and the pipeline has its file."""
     if path_of(name):
-        return ()
+        return None
     try:
-        return wiring.deployment().pipeline(re.split("[/@]", name)[0]).key
+        return wiring.deployment().pipeline(re.split("[/@]", name)[0])
     except StatelibError:
-        return ()
+        return None
 
 
 def _rows(result: pa.Table) -> Iterator[tuple[Any, ...]]:
