@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.model.checkpoint import CheckpointManifest, DataInterval
@@ -108,11 +110,24 @@ class UserExpectation:
 
 
 @dataclass(frozen=True)
+class PartialReading:
+    """The part of a snapshot that was read. Earlier checkpoints have proved its other files and key groups.
+
+    ``skipped``: the paths of the files that were not read. ``key_groups``: those whose entries were read. ``written``:
+    those of which the new files have entries; all others must be as in the base."""
+
+    skipped: frozenset[str] = field(repr=False)
+    key_groups: frozenset[int] = field(repr=False)
+    written: frozenset[int] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class CheckpointFacts:
     """The facts about one checkpoint from the catalog (``record``), its ``manifest`` and the storage.
 
     ``manifest``: None if ``_metadata`` has none. ``ranges``: the key groups of each subtask's handle in ``_metadata``.
-    ``file_findings``: one per file of the manifest, after reading the file. ``base_statistics``: the statistics of the
+    ``file_findings``: one per file of the manifest, after reading the file. ``partial``: what was read, None if
+    everything was. ``base_statistics``: the statistics of the
     base; None if there is no base or it has no manifest. ``read_back``: the statistics counted from the stored
     entries, in the schema's state order; None if the entries could not be read, and then ``unreadable`` may hold the
     reason. ``read_keys``: the counts of distinct keys of these entries. ``source``: the intervals applied before; None
@@ -133,6 +148,11 @@ class CheckpointFacts:
     samples: Mapping[str, StateSample] = field(default_factory=dict)
     expectations: tuple[UserExpectation, ...] = ()
     rehearsal: tuple[RehearsedRange, ...] | None = None
+    partial: PartialReading | None = None
+
+    def read_key_groups(self, number: int) -> npt.NDArray[np.int64]:
+        """Return the key groups, of ``number`` in all, whose entries were read, ascending."""
+        return np.arange(number) if self.partial is None else np.array(sorted(self.partial.key_groups), np.int64)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from statelib.backends.rocksdb.stored import scan_stored
+from statelib.backends.rocksdb.table_scan import TableScan
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.formats.heap.reading import iter_heap
@@ -30,6 +31,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.restore.proof import ProvenStream, damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas.matching import check_same_schema
+from statelib.restore.stored_tables import StoredTables, stored_tables
 from statelib.serializers.entries.rows import StateRows
 from statelib.storage.ports.views import StateReader
 
@@ -37,14 +39,20 @@ WINDOW_BYTES = 32 * 1024 * 1024
 """The default size of a window: the stored bytes of the key groups that are read together."""
 
 
-def windows_of(handle: KeyedStateHandle, window_bytes: int = WINDOW_BYTES) -> tuple[KeyGroupRange, ...]:
+def windows_of(
+    handle: KeyedStateHandle, window_bytes: int = WINDOW_BYTES, key_groups: Sequence[KeyGroupRange] | None = None
+) -> tuple[KeyGroupRange, ...]:
     """Return the key groups of a handle, split into ranges of about ``window_bytes`` stored bytes each. A range has at
-    least one key group."""
-    key_groups = handle.key_group_range
+    least one key group. ``key_groups``: the ranges that are split, each within one handle; None for all."""
+    own = handle.key_group_range
     size_bytes = sum(stream.size_bytes for stream in stream_handles(handle))
-    number = max(min(len(key_groups), -(-size_bytes // window_bytes)), 1)
-    bounds = [key_groups.start + len(key_groups) * part // number for part in range(number + 1)]
-    return tuple(KeyGroupRange(start, stop - 1) for start, stop in pairwise(bounds))
+    windows: list[KeyGroupRange] = []
+    for part in [own] if key_groups is None else [part for part in key_groups if len(part) and part.start in own]:
+        share = size_bytes * len(part) // max(len(own), 1)
+        number = max(min(len(part), -(-share // window_bytes)), 1)
+        bounds = [part.start + len(part) * place // number for place in range(number + 1)]
+        windows += (KeyGroupRange(start, stop - 1) for start, stop in pairwise(bounds))
+    return tuple(windows)
 
 
 def iter_entries(
@@ -167,7 +175,8 @@ class EntryReader:
     """A reader of a handle's entries in several parts. RocksDB files are copied once, and a log is read once.
 
     ``scratch_directory`` must not exist; :meth:`close` removes it. ``key_groups`` are all the key groups that will be
-    read. ``only`` is the index of the one state that is read, if not all are."""
+    read. ``only`` is the index of the one state that is read, if not all are. ``in_place``: the tables of RocksDB are
+    read in ranges from the storage, if they can be read without RocksDB; this pays for a few key groups."""
 
     def __init__(
         self,
@@ -176,9 +185,12 @@ class EntryReader:
         key_groups: KeyGroupRange | None = None,
         *,
         only: int | None = None,
+        in_place: bool = False,
     ) -> None:
         self._source = source
         self._only = only
+        self._in_place = in_place
+        self._tables: StoredTables | None = None
         self._range = source.handle.key_group_range if key_groups is None else key_groups
         self._scratch = scratch_directory
         self._header: KeyedHeader | None = None
@@ -188,7 +200,12 @@ class EntryReader:
             self._stream = ProvenStream(source.reader, source.handle.stream)
         materialized = materialized_parts(source.handle)
         self._below = [
-            EntryReader(replace(source, handle=part), scratch_directory and f"{scratch_directory}/{number}", only=only)
+            EntryReader(
+                replace(source, handle=part),
+                scratch_directory and f"{scratch_directory}/{number}",
+                only=only,
+                in_place=in_place,
+            )
             for number, part in enumerate(materialized)
             if part is not source.handle
         ]
@@ -224,17 +241,55 @@ class EntryReader:
     def _read_copied(
         self, handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange, scratch: Path
     ) -> Iterator[tuple[int, StateRows]]:
-        if self._header is None:
-            self._header = rocksdb_header(handle, self._source.reader, self._source.schema.max_parallelism)
-            materialise(handle, self._source.reader, scratch, with_options=True)
-        order = check_same_schema(self._source.schema, self._header.schema, partial=self._source.partial)
-        if self._only is None or self._only in order:
-            yield from _scan(self._header, order, scratch, wanted, _stored(order, self._only))
+        reader, size = self._source.reader, self._source.schema.max_parallelism
+        self._header = header = self._header or rocksdb_header(handle, reader, size)
+        order = check_same_schema(self._source.schema, header.schema, partial=self._source.partial)
+        if self._only is not None and self._only not in order:
+            return
+        scans = self._scans_in_place(handle, header, wanted)
+        if scans is None:
+            self._in_place = False
+            if not scratch.exists():
+                materialise(handle, reader, scratch, with_options=True)
+            yield from _scan(header, order, scratch, wanted, _stored(order, self._only))
+            return
+        with damage_named(reader, stream_handles(handle)):
+            for number, scan in scans:
+                yield from ((order[number], rows) for rows in scan)
+
+    def _scans_in_place(
+        self, handle: IncrementalRemoteKeyedStateHandle, header: KeyedHeader, wanted: KeyGroupRange
+    ) -> list[tuple[int, TableScan]] | None:
+        """Return a scan of each state with its index in the header; None if the files must be copied for RocksDB."""
+        if not self._in_place:
+            return None
+        self._tables = self._tables or stored_tables(handle, self._source.reader)
+        size, scans = self._source.schema.max_parallelism, list[tuple[int, TableScan]]()
+        for number, state in enumerate(header.schema.states):
+            scan = self._tables.scan(state.name, wanted, size)
+            if scan is None:
+                return None
+            scans.append((number, scan))
+        return scans
 
     def close(self) -> None:
         """Remove the scratch directory."""
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def read_windows(
+    source: RestoreSource, windows: Sequence[KeyGroupRange], scratch_directory: str
+) -> Iterator[tuple[int, StateRows]]:
+    """Yield (index of the state, entries) of the windows, one after the other. A part of a handle is read in place. The
+    other arguments and errors are those of :class:`EntryReader`."""
+    in_place = sum(map(len, windows)) < len(source.handle.key_group_range)
+    reader = EntryReader(source, scratch_directory, in_place=in_place)
+    try:
+        for window in windows:
+            yield from reader.read([window])
+    finally:
+        reader.close()
 
 
 def rocksdb_header(handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, max_parallelism: int) -> KeyedHeader:

@@ -25,7 +25,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.model.types import StateType
 from statelib.restore.changelog.change_log import with_whole_files
-from statelib.restore.entries import WINDOW_BYTES, EntryReader, windows_of
+from statelib.restore.entries import WINDOW_BYTES, read_windows, windows_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.recognised import recognised
 from statelib.restore.union_schema import union_schema
@@ -246,16 +246,16 @@ class Checkpoint:
         cut = slice(key_groups.start, key_groups.end + 1)
         return tuple(StateStatistics(key_groups, s.entries[cut], s.digests[cut]) for s in self.manifest.statistics)
 
-    def rows(self, scratch: str | None = None) -> Iterator[tuple[int, StateRows]]:
+    def rows(
+        self, scratch: str | None = None, key_groups: Sequence[KeyGroupRange] | None = None
+    ) -> Iterator[tuple[int, StateRows]]:
         """Yield (index of the state in the schema, serialized entries) in batches, read from storage and verified.
-        ``scratch``: the directory for temporary copies. Raises CorruptStateError, NotFoundError (``missing-file``),
-        UnsupportedError."""
+        ``scratch``: the directory for temporary copies. ``key_groups``: as for :func:`windows_of`. Raises what the
+        formats and readers raise."""
         with located(self.directory), scratch_directory(scratch, "read") as directory:
             for number, source in enumerate(self.managed_sources()):
-                reader = EntryReader(source, str(Path(directory) / str(number)))
-                for window in windows_of(source.handle, self.window_bytes):
-                    yield from reader.read([window])
-                reader.close()
+                windows = windows_of(source.handle, self.window_bytes, key_groups)
+                yield from read_windows(source, windows, str(Path(directory) / str(number)))
             if self.raw_timers:
                 index_of = {state.name: index for index, state in enumerate(self.schema().states)}
                 yield from ((index_of[part.descriptor.name], part.rows) for part in self.raw_timers if len(part.rows))

@@ -1,11 +1,12 @@
 """The counts and digests of a snapshot's keyed state, from reading all of its entries."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from statelib.backends.distinct_keys import KeyCounter
-from statelib.model.key_groups import all_key_groups
-from statelib.model.state import KeyCounts, StateStatistics
+from statelib.model.key_groups import KeyGroupRange, all_key_groups
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
 from statelib.restore.check import count_entries
 from statelib.restore.entries import windows_of
 from statelib.savepoints.opened import Checkpoint
@@ -15,23 +16,32 @@ from statelib.serializers.entries.keys import shows_where_keys_end
 @dataclass(frozen=True)
 class StoredContent:
     """The counts and digests of the keyed state of a snapshot. ``statistics``: one element per state, in the order of
-    the schema. ``keys``: the number of distinct keys per key group; None if only a user's code can tell keys apart."""
+    the schema. ``keys``: the number of distinct keys per key group; None if only a user's code can tell keys apart.
+    Both are 0 for key groups that were not read."""
 
     statistics: tuple[StateStatistics, ...]
     keys: KeyCounts | None
 
 
-def read_content(opened: Checkpoint, scratch: str | None = None) -> StoredContent:
-    """Return the counts and digests of all entries of the selected operator, and the number of its distinct keys.
+def read_content(
+    opened: Checkpoint, scratch: str | None = None, key_groups: Sequence[KeyGroupRange] | None = None
+) -> StoredContent:
+    """Return the counts and digests of the entries of the selected operator, and the number of its distinct keys.
 
-    ``scratch``: the directory for temporary copies. Raises what reading a snapshot raises, such as CorruptStateError
-    and NotFoundError."""
+    ``scratch``: the directory for temporary copies. ``key_groups``: as for :meth:`Checkpoint.rows`. Raises what reading
+    a snapshot raises, such as CorruptStateError and NotFoundError."""
     schema = opened.schema()
     # Raw timers are read after all handles, and their keys may be in any key group: no range is finished before them.
-    windows = (windows_of(handle, opened.window_bytes) for handle in opened.handles())
+    windows = (windows_of(handle, opened.window_bytes, key_groups) for handle in opened.handles())
     parts = () if opened.raw_timers else tuple(chain.from_iterable(windows))
     counter = KeyCounter(schema, parts)
-    divisible = all(shows_where_keys_end(schema, state) for state in schema.states)
-    entries = counter.passing(opened.rows(scratch)) if divisible else opened.rows(scratch)
+    divisible = are_keys_countable(schema)
+    rows = opened.rows(scratch, key_groups)
+    entries = counter.passing(rows) if divisible else rows
     statistics = count_entries(schema, all_key_groups(schema.max_parallelism), entries)
     return StoredContent(statistics, counter.counts() if divisible else None)
+
+
+def are_keys_countable(schema: KeyedStateSchema) -> bool:
+    """Return whether distinct keys can be counted, for which no user's code is needed."""
+    return all(shows_where_keys_end(schema, state) for state in schema.states)

@@ -12,13 +12,13 @@ from statelib.catalog.tables import queries, verdicts
 from statelib.catalog.tables.rows import completed_values
 from statelib.catalog.tables.schema import CHECKPOINT, QUALITY_RESULT
 from statelib.catalog.tables.verdicts import Summaries
-from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
+from statelib.coordinator.checkpoint_lifecycle import COMMITTED, CheckpointEvent, after, before
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.formats.manifest.key_counts_text import key_counts_from_text, key_counts_text
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
-from statelib.model.quality import QualityResult
+from statelib.model.quality import QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, PipelineHead, why
 from statelib.model.state import KeyCounts
 
@@ -69,6 +69,14 @@ class Gate:
         """Return the results of the gate's newest run on a checkpoint, empty if there was none."""
         with self.transaction(read_only=True) as connection:
             return verdicts.results(connection, pipeline, checkpoint_id)
+
+    def has_proved(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> bool:
+        """Return whether the gate has proved a registered checkpoint to be complete: the catalog has results of its
+        newest run, and none of them refused the checkpoint."""
+        with self.transaction(read_only=True) as connection:
+            record = queries.record(connection, pipeline, checkpoint_id)
+            results = verdicts.results(connection, pipeline, checkpoint_id)
+        return record.state in COMMITTED and bool(results) and verdict(results) is not Severity.FAIL
 
     def summaries(self, pipeline: PipelineName | None = None) -> Summaries:
         """Return the number of checks in the newest run on each checkpoint that the gate has judged, of one pipeline or

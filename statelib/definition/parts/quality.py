@@ -99,11 +99,30 @@ class Expectation(Judged):
         return f"{self.expect}({parameters})"
 
 
+def _turns(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    numerator, _, turns = value.partition("/")
+    if numerator.strip() != "1" or not turns.strip().isdecimal():
+        text = "a share such as 1/20"
+        raise PydanticCustomError("share", "{text}", {"text": text})
+    return int(turns)
+
+
+class Rotation(Part):
+    """The part of the known files and key groups that the gate reads again in each run. ``rotate``: one over the number
+    of runs after which everything has been read again."""
+
+    rotate: Annotated[int, BeforeValidator(_turns, json_schema_input_type=str), Field(ge=2, le=1000, strict=True)] = 20
+
+
 class Checks(Part):
-    """The gate's checks besides completeness, which it always checks. ``rehearse_every``: every Nth checkpoint is
+    """The gate's checks besides completeness, which it always checks. ``read_back``: what the gate reads besides what
+    is new: ``all``, or a part of what earlier checkpoints have proved. ``rehearse_every``: every Nth checkpoint is
     restored into live state as a test. ``sample_rows``: for expectations and drift of a state with more entries, the
     gate reads only whole key groups with about this number of entries, the same key groups in each checkpoint."""
 
+    read_back: Literal["all"] | Rotation = Rotation()
     drift: Drift = Drift()
     expectations: tuple[Expectation, ...] = ()
     rehearse_every: Count | None = None

@@ -241,6 +241,10 @@ DESCRIPTIONS = {
     "checkpoint.tolerable_failures": "How many checkpoints may fail in a row before no more begin.",
     "checkpoint.execution": "Whether the time to write a snapshot counts as asynchronous or synchronous.",
     "checks": "The gate's checks besides completeness: [The gate](../gate.md).",
+    "checks.read_back": "What the gate reads besides what is new: `all`, or a part of what earlier checkpoints have "
+    "proved: [What is read back](../gate.md#what-is-read-back).",
+    "checks.read_back.rotate": "The part of the known files and key groups that each run reads again: with `1/20`, "
+    "everything is read within 20 runs.",
     "checks.drift": "How far a checkpoint may differ from the checkpoints before it.",
     "checks.drift.entries": "The drift of the number of entries.",
     "checks.drift.entries.severity": _SEVERITY,

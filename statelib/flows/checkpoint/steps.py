@@ -107,7 +107,7 @@ def check(
     *,
     source: Checkpoint | None = None,
 ) -> QualityReport:
-    """Prove from storage alone that the checkpoint is complete, judge it by the pipeline's ``checks``, and return the
+    """Prove from storage that the checkpoint is complete, judge it by the pipeline's ``checks``, and return the
     report. The results and the report are recorded whether it passes or not. ``judged``: a callback that receives the
     results before an error is raised. ``source``: the snapshot from which a seed was restored; it is read, too.
 
@@ -121,7 +121,16 @@ def check(
     opened = deployment.open(record)
     lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
     docs = f"{deployment.docs_directory}/{record.pipeline}/chk-{checkpoint_id}-{record.attempt}"
-    report = judge(deployment, pipeline, record, opened, lineage=lineage, docs_directory=docs, source=source)
+    report = judge(
+        deployment,
+        pipeline,
+        record,
+        opened,
+        lineage=lineage,
+        docs_directory=docs,
+        base_proved=record.base is not None and catalog.gate.has_proved(record.pipeline, record.base),
+        source=source,
+    )
     recorded = opened.manifest is not None and opened.manifest.keys is not None
     catalog.gate.record_results(record.pipeline, checkpoint_id, report.results, None if recorded else report.keys)
     judged(report.results)

@@ -1,11 +1,13 @@
-"""Collect the facts that the quality gate judges by reading the whole snapshot back from storage."""
+"""Collect the facts that the quality gate judges by reading the snapshot back from storage."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from statelib.coordinator.invariants import covers_exactly_once
+from statelib.definition.parts.quality import Rotation
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
+from statelib.flows.gate.reading import Reading, read_everything, read_what_is_new, turn_of
 from statelib.flows.restore.continuation import continuation
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
@@ -13,10 +15,12 @@ from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.record import CheckpointRecord
 from statelib.model.session_state import timed_states
 from statelib.model.state import StateStatistics, empty_statistics
-from statelib.quality.facts import AppliedInterval, CheckpointFacts, SourceHistory
+from statelib.quality.facts import AppliedInterval, CheckpointFacts, PartialReading, SourceHistory
+from statelib.restore.new_parts import written_key_groups
 from statelib.restore.schemas.compatibility import Compatibility
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.stored_content import StoredContent, read_content
+from statelib.storage.ports.inventory import FileFinding
 from statelib.storage.registry import PLACES
 
 
@@ -27,21 +31,24 @@ def collect_facts(
     opened: Checkpoint,
     *,
     lineage: Sequence[CheckpointRecord],
+    base_proved: bool = False,
     seeded_from: Checkpoint | None = None,
 ) -> CheckpointFacts:
     """Return the facts about a snapshot: the sizes and checksums of its files and, if all of them are whole, the number
     of its entries, counted again. ``lineage``: the records of its base, the base's base and so on; if it is empty,
-    nothing is compared with a base. ``seeded_from``: the snapshot that takes the place of the base."""
-    files = opened.manifest.files if opened.manifest else ()
-    kind = PLACES.kind(opened.directory)
-    findings = kind.verify_files(opened.directory, files, read_data=True, allowed_root=opened.allowed_root)
+    nothing is compared with a base. ``base_proved``: whether the gate has proved the base, so that only a part of what
+    it has too is read. ``seeded_from``: the snapshot that takes the place of the base."""
+    before = deployment.open(lineage[0]) if lineage and opened.manifest is not None else None
+    reading = read_everything(opened)
+    if before is not None and base_proved and isinstance(rotation := pipeline.checks.read_back, Rotation):
+        reading = read_what_is_new(opened, before, turn_of(rotation, len(lineage), record.generation))
+    findings = _verify_files(opened, reading)
     whole = all(not finding.problem for finding in findings)
     ranges = tuple(handle.key_group_range for handle in opened.handles())
     whole = whole and _is_covered(opened, ranges)
-    content, unreadable = _read_back(opened, deployment.scratch()) if whole else (None, "")
+    content, unreadable, written = _read_back(opened, reading, deployment.scratch()) if whole else (None, "", set())
     base, source = None, None
-    if lineage and opened.manifest is not None:
-        before = deployment.open(lineage[0])
+    if before is not None and opened.manifest is not None:
         if before.manifest is not None:
             base = _base_statistics(pipeline, before, before.manifest.statistics, opened.manifest)
         source = _source_history(pipeline, lineage, before)
@@ -58,7 +65,28 @@ def collect_facts(
         read_keys=None if content is None else content.keys,
         unreadable=unreadable,
         source=source,
+        partial=_partial(opened, reading, written),
     )
+
+
+def _verify_files(opened: Checkpoint, reading: Reading) -> list[FileFinding]:
+    """Return one finding per file of the manifest, in its order. Files that are not read have their size compared."""
+    kind, files = PLACES.kind(opened.directory), opened.manifest.files if opened.manifest else ()
+    read = set(reading.files)
+    by_path: dict[str, FileFinding] = {}
+    for with_data in (True, False):
+        part = [file for file in files if (file in read) is with_data]
+        findings = kind.verify_files(opened.directory, part, with_data, allowed_root=opened.allowed_root)
+        by_path |= {file.path: finding for file, finding in zip(part, findings, strict=True)}
+    return [by_path[file.path] for file in files]
+
+
+def _partial(opened: Checkpoint, reading: Reading, written: set[int]) -> PartialReading | None:
+    if reading.key_groups is None or opened.manifest is None:
+        return None
+    groups = frozenset(group for part in reading.key_groups for group in part)
+    skipped = {file.path for file in opened.manifest.files} - {file.path for file in reading.files}
+    return PartialReading(frozenset(skipped), groups, frozenset(written))
 
 
 def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
@@ -70,13 +98,17 @@ def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
     return not manifest.schema.states or covers_exactly_once(ranges, manifest.schema.max_parallelism)
 
 
-def _read_back(opened: Checkpoint, scratch: str) -> tuple[StoredContent | None, str]:
-    """Return the stored content and '', or None and the reason why it cannot be read although all checksums are
-    right."""
+def _read_back(opened: Checkpoint, reading: Reading, scratch: str) -> tuple[StoredContent | None, str, set[int]]:
+    """Return the stored content, '' and the key groups of which new files have entries. If something cannot be read
+    although all checksums are right, return None and the reason."""
+    written: set[int] = set()
     try:
-        return read_content(opened, scratch), ""
+        if reading.key_groups is not None:
+            for source in filter(reading.reads_a_part, opened.managed_sources()):
+                written |= written_key_groups(source, reading.is_known)
+        return read_content(opened, scratch, reading.key_groups), "", written
     except (CorruptStateError, NotFoundError, UnsupportedError) as error:
-        return None, f"{error.kind}: {error.message}"
+        return None, f"{error.kind}: {error.message}", written
 
 
 def _source_history(pipeline: Pipeline, lineage: Sequence[CheckpointRecord], before: Checkpoint) -> SourceHistory:

@@ -59,13 +59,15 @@ class Table:
     """One open table.
 
     ``family``: the column family that it was written for. ``readable``: whether it holds only puts and deletes, in
-    blocks that this reader can decode. ``expansion``: the bytes of keys and values per stored byte.
+    blocks that this reader can decode. ``expansion``: the bytes of keys and values per stored byte. ``entries``: the
+    number of its entries, as its writer recorded it.
     """
 
     name: str
     family: str
     readable: bool
     expansion: float
+    entries: int
     _checksum: int
     _read: ReadAt = field(repr=False)
     blocks: Callable[[], Iterator[Block]] = field(repr=False)
@@ -124,6 +126,7 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
             + _property_number(properties, b"rocksdb.raw.value.size")
         )
         / max(_property_number(properties, b"rocksdb.data.size"), 1),
+        _property_number(properties, b"rocksdb.num.entries"),
         checksum,
         read,
         partial(index.blocks, index_offset, index_length, kind // _TWO_LEVELS),

@@ -36,7 +36,7 @@ from statelib.model.handles import (
     KeyedStateHandle,
     StreamStateHandle,
 )
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import MAX_MAX_PARALLELISM, KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.restore.changelog.merged_values import merged_with
 from statelib.restore.changelog.state_changes import StateChanges, changes_of
@@ -234,6 +234,14 @@ def log_bindings(reader: StateReader, handle: ChangelogStateBackendHandleImpl) -
         for changes, what in _change_sets(reader, part, KeyGroupRange(0, -1)):
             bindings.update((b.number, b) for b in (read_binding(record, what) for record in changes.metadata))
     return tuple(bindings[number] for number in sorted(bindings))
+
+
+def changed_key_groups(reader: StateReader, part: ChangelogStateHandle) -> set[int]:
+    """Return the key groups of the changes in one part of a log, which is read whole.
+
+    Raise CorruptStateError (``corrupt-changelog``, and what the reader raises)."""
+    every = all_key_groups(MAX_MAX_PARALLELISM)
+    return {int(group) for changes, _ in _change_sets(reader, part, every) for group in np.unique(changes.key_groups)}
 
 
 def with_whole_files(handle: KeyedStateHandle) -> KeyedStateHandle:

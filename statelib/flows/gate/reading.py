@@ -1,0 +1,88 @@
+"""The part of a snapshot that the gate reads: what is new, and a rotating part of what earlier checkpoints have proved.
+
+Source: docs/spec/protocol.md#what-the-gate-proves.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from statelib.definition.parts.quality import Rotation
+from statelib.model.checkpoint import FileRecord
+from statelib.model.handles import ByteStreamStateHandle, KeyedStateHandle, StreamStateHandle, stream_handles
+from statelib.model.key_groups import KeyGroupRange
+from statelib.restore.plan import RestoreSource
+from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.stored_content import are_keys_countable
+from statelib.wire.checksum import crc32c
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One of the ``of`` runs in which everything is read again. ``number``: counted from 0."""
+
+    number: int
+    of: int
+
+    def has_file(self, path: str) -> bool:
+        """Return whether a known file is read in this turn. The name of the file decides, so that its turn stays the
+        same when other files come and go."""
+        return crc32c(path.rpartition("/")[2].encode()) % self.of == self.number
+
+    def key_groups(self, max_parallelism: int) -> KeyGroupRange:
+        """Return the key groups that are read in this turn, which may be none. They are neighbours, so that they are in
+        few handles and tables."""
+        start, stop = (number * max_parallelism // self.of for number in (self.number, self.number + 1))
+        return KeyGroupRange(start, stop - 1)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The part of a snapshot that is read. ``files``: the files that are read to their last byte. ``known``: the paths
+    of the files that a registered checkpoint has proved. ``key_groups``: the ranges whose entries are read and counted,
+    each within one handle; None for all."""
+
+    files: Collection[FileRecord]
+    known: frozenset[str] = frozenset()
+    key_groups: tuple[KeyGroupRange, ...] | None = None
+
+    def is_known(self, stream: StreamStateHandle) -> bool:
+        """Return whether a registered checkpoint has proved the stream. Bytes inside ``_metadata`` are always new."""
+        return not isinstance(stream, ByteStreamStateHandle) and stream.path in self.known
+
+    def reads_a_part(self, source: RestoreSource) -> bool:
+        """Return whether only some or none of the key groups of a handle are read."""
+        return self.key_groups is not None and source.handle.key_group_range not in self.key_groups
+
+
+def turn_of(rotation: Rotation, checkpoints: int, generation: int) -> Turn:
+    """Return the turn of a checkpoint. ``checkpoints``: the number of checkpoints in the history before it. It grows by
+    one from run to run. ``generation``: the number of restores, so that a history that is restored again and again goes
+    on to other turns."""
+    return Turn((checkpoints + generation) % rotation.rotate, rotation.rotate)
+
+
+def read_everything(opened: Checkpoint) -> Reading:
+    """Return the reading of a snapshot of which nothing is proved."""
+    return Reading(opened.manifest.files if opened.manifest else ())
+
+
+def read_what_is_new(opened: Checkpoint, proved: Checkpoint, turn: Turn) -> Reading:
+    """Return the reading of a snapshot whose base ``proved`` was registered by the gate.
+
+    A file is known if the base has it too, with the same size and checksums. A handle without known files is read
+    whole; of the others, the key groups of the turn are read. Everything is read if the keys have never been
+    counted, because the gate's count begins the series."""
+    manifest, before = opened.manifest, proved.identities()
+    if manifest is None or (manifest.keys is None and are_keys_countable(manifest.schema)):
+        return read_everything(opened)
+    known_paths = frozenset(file.path for file in manifest.files if file.identities().items() <= before.items())
+    files = [file for file in manifest.files if file.path not in known_paths or turn.has_file(file.path)]
+    in_turn = turn.key_groups(manifest.schema.max_parallelism)
+    parts = (_part(handle, known_paths, in_turn) for handle in opened.handles())
+    return Reading(files, known_paths, tuple(part for part in parts if len(part)))
+
+
+def _part(handle: KeyedStateHandle, known_paths: frozenset[str], in_turn: KeyGroupRange) -> KeyGroupRange:
+    paths = {stream.path for stream in stream_handles(handle) if not isinstance(stream, ByteStreamStateHandle)}
+    own = handle.key_group_range
+    return own.intersection(in_turn) if paths & known_paths else own

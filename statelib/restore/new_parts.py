@@ -1,0 +1,56 @@
+"""The new parts of a handle whose other parts are known: which key groups they have entries of."""
+
+from collections.abc import Callable
+
+from statelib.backends.rocksdb.database import IMMUTABLE_SUFFIX
+from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
+    ChangelogStateHandle,
+    ChangelogStateHandleStreamImpl,
+    IncrementalRemoteKeyedStateHandle,
+    StreamStateHandle,
+    materialized_parts,
+    stream_handles,
+)
+from statelib.restore.changelog.change_log import changed_key_groups
+from statelib.restore.plan import RestoreSource
+from statelib.restore.rocksdb_files import rocksdb_files
+from statelib.restore.stored_tables import stored_tables
+
+IsKnown = Callable[[StreamStateHandle], bool]
+
+
+def written_key_groups(source: RestoreSource, is_known: IsKnown) -> set[int]:
+    """Return the key groups of which the new tables and log parts of a handle have entries; all of its key groups if
+    only RocksDB can read a new table.
+
+    Each new table and log part is read whole, and each MANIFEST is compared with the tables of its handle.
+    ``is_known``: whether a stream was proved before. Raises as
+    :func:`~statelib.restore.stored_tables.stored_tables` and the readers of both formats."""
+    handle, written = source.handle, set[int]()
+    if isinstance(handle, ChangelogStateBackendHandleImpl):
+        for logged in handle.log:
+            if not _is_known(logged, is_known):
+                written |= changed_key_groups(source.reader, logged)
+    for part in materialized_parts(handle):
+        if isinstance(part, IncrementalRemoteKeyedStateHandle):
+            written |= _in_new_tables(source, part, is_known)
+        elif not all(map(is_known, stream_handles(part))):
+            written |= set(part.key_group_range)
+    # After rescaling, tables may also hold deletions of key groups that the handle no longer has.
+    return written & set(handle.key_group_range)
+
+
+def _in_new_tables(source: RestoreSource, handle: IncrementalRemoteKeyedStateHandle, is_known: IsKnown) -> set[int]:
+    tables, written = stored_tables(handle, source.reader), set[int]()
+    for name, stream in rocksdb_files(handle):
+        if name.endswith(IMMUTABLE_SUFFIX) and not is_known(stream):
+            groups = tables.key_groups_in(name, source.schema.max_parallelism)
+            written |= set(handle.key_group_range) if groups is None else groups
+    return written if tables.is_alone else set(handle.key_group_range)
+
+
+def _is_known(part: ChangelogStateHandle, is_known: IsKnown) -> bool:
+    """Return whether all streams of a part of a log are known. Changes inside ``_metadata`` are always new."""
+    streams = [stream for stream, _ in part.segments] if isinstance(part, ChangelogStateHandleStreamImpl) else []
+    return bool(streams) and all(map(is_known, streams))
