@@ -8,28 +8,28 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class EmittedRows:
-    """Rows by the name of their output, in the order in which they are emitted. ``schemas``: those of the declared
-    outputs."""
+    """Rows by the name of their output, in the order in which they are emitted. They are held as compressed Arrow
+    streams. ``schemas``: those of the declared outputs."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema] | None = None) -> None:
         self.schemas = dict(schemas or {})
-        self._tables: dict[str, list[pa.Table]] = {name: [] for name in self.schemas}
+        self._streams: dict[str, tuple[pa.BufferOutputStream, pa.ipc.RecordBatchStreamWriter]] = {}
 
     def add(self, output: str, rows: pa.Table) -> None:
         """Emit rows, which have the schema of the output."""
-        self._tables[output].append(rows)
+        if not len(rows):
+            return
+        if output not in self._streams:
+            sink = pa.BufferOutputStream()
+            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            self._streams[output] = sink, pa.ipc.new_stream(sink, self.schemas[output], options=options)
+        self._streams[output][1].write_table(rows, max_chunksize=_ROWS_AT_ONCE)
 
-    def table(self, output: str) -> pa.Table:
-        """Return all rows of an output."""
-        return pa.concat_tables([self.schemas[output].empty_table(), *self._tables[output]])
-
-    def streams(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (output, its rows as an Arrow stream) for each output with rows."""
+    def taken(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (output, its rows as an Arrow stream) for each output with rows, in the order of the declaration. The
+        rows are then no longer held."""
         for output in self.schemas:
-            rows = self.table(output)
-            if len(rows):
-                sink = pa.BufferOutputStream()
-                options = pa.ipc.IpcWriteOptions(compression="zstd")
-                with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-                    writer.write_table(rows, max_chunksize=_ROWS_AT_ONCE)
+            if output in self._streams:
+                sink, writer = self._streams.pop(output)
+                writer.close()
                 yield output, bytes(sink.getvalue())

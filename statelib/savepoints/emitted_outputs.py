@@ -3,7 +3,7 @@
 They are side data of the checkpoint, per subtask, under a name that no pipeline can declare. No run restores them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from statelib.model.checkpoint import CheckpointManifest, SideDataRecord
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.savepoints.opened import Checkpoint, located
 
+_ROWS_AT_ONCE = 1 << 16
 _PREFIX = f"{OWN_STATE_PREFIX}output."
 
 
@@ -35,8 +36,22 @@ def emitted_rows(opened: Checkpoint, output: str) -> Iterator[pa.Table]:
     with located(f"{opened.directory}: output {output}"):
         for record in sorted(records, key=lambda record: record.key_group_range.start):
             with pa.ipc.open_stream(pa.py_buffer(opened.reader().read(record.handle))) as stream:
-                for batch in stream:
-                    yield pa.Table.from_batches([batch])
+                yield from _gathered(stream)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows of batches in tables of bounded size. A function that is called for each timer may have emitted
+    many batches of a few rows."""
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows += len(batch)
+        if rows >= _ROWS_AT_ONCE:
+            yield pa.Table.from_batches(gathered).combine_chunks()
+            gathered, rows = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered).combine_chunks()
 
 
 def without_outputs(opened: Checkpoint) -> Checkpoint:

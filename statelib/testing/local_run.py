@@ -41,6 +41,7 @@ class LocalRun:
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), key_group_range)
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}
+        self._outputs = {name: [schema.empty_table()] for name, schema in output_schemas(pipeline).items()}
         self._checkpoints = 0
         self._call_hook("initialize_state", pipeline.hooks.initialize_state)
 
@@ -64,6 +65,8 @@ class LocalRun:
         )
         for state, late_events in late:
             self.late[state] = self.late.get(state, 0) + late_events
+        for output, stream in self.operator.emitted.taken():
+            self._outputs[output].append(pa.ipc.open_stream(stream).read_all())
         self.watermark_ms = after_ms
         self._checkpoints += 1
         self._call_hook("snapshot_state", self.pipeline.hooks.snapshot_state)
@@ -75,7 +78,7 @@ class LocalRun:
 
     def output(self, name: str) -> pa.Table:
         """Return the rows that the functions have emitted for an output in all intervals so far."""
-        return self.operator.emitted.table(name)
+        return pa.concat_tables(self._outputs[name])
 
     def state(self, name: str) -> dict[object, object]:
         """Return the content of a state as Python values by key. The value of a map state is a dict by user key.

@@ -242,7 +242,7 @@ def _finish_operator(
     the recorded changes to it."""
     call_hook("snapshot_state", work.pipeline.hooks.snapshot_state, _context(work.plan, subtask), operator)
     _keep_position(work.plan, subtask, operator)
-    for output, stream in operator.emitted.streams():
+    for output, stream in operator.emitted.taken():
         operator.side_data(output_name(output)).write(stream)
     if recorder is not None:
         keep_changes(recorder, operator)
