@@ -3,8 +3,6 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.definition.parts.model import OutputDefinition
-from statelib.definition.parts.types import type_of
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import CHANGE
@@ -18,16 +16,6 @@ def event_schema(pipeline: Pipeline) -> pa.Schema:
     nulls."""
     declared = [(name, codec_of(type_).arrow_type) for name, type_ in pipeline.column_types().items()]
     return pa.schema([*declared, *([(CHANGE, pa.int8())] if pipeline.has_changes else [])])
-
-
-def output_schemas(pipeline: Pipeline) -> dict[str, pa.Schema]:
-    """Return the Arrow schema of the rows of each output, by its name. Every column may have nulls."""
-    return {name: output_schema(output) for name, output in pipeline.outputs.items()}
-
-
-def output_schema(output: OutputDefinition) -> pa.Schema:
-    """Return the Arrow schema of the rows of an output."""
-    return pa.schema([(name, codec_of(type_of(text)).arrow_type) for name, text in output.columns.items()])
 
 
 def key_array(pipeline: Pipeline, table: pa.Table) -> pa.Array:

@@ -152,7 +152,13 @@ class DeclaredPipeline(Part):
         """Return one function per state, in the order of the file. User functions are imported when first applied."""
         columns, drop = self.column_types(), self.on_null_key == "drop"
         states = self._whole_states(columns)
-        return tuple(function_of(name, state, columns, self.key, drop) for name, state in states)
+        return tuple(
+            function_of(name, state, columns, self.key, drop, closed=self._closed(name)) for name, state in states
+        )
+
+    def _closed(self, state: str) -> tuple[str, ...]:
+        """Return the outputs to which the closed sessions of a state are emitted."""
+        return tuple(name for name, output in self.outputs.items() if output.closed == state)
 
     def _whole_states(self, columns: dict[str, StateType]) -> Iterator[tuple[str, StateDefinition]]:
         return ((name, with_whole_rows(state, columns, self.key)) for name, state in self.states.items())

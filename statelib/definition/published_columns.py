@@ -24,7 +24,20 @@ def published_state(pipeline: DeclaredPipeline, publication: Publication) -> Sta
 def output_columns(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, str]:
     """Return the columns of a published output: its own names by the names that they are published under."""
     assert publication.output is not None, "a state is published in another way"
-    return publication.columns or {name: name for name in pipeline.outputs[publication.output].columns}
+    return publication.columns or {name: name for name in output_names(pipeline, publication.output)}
+
+
+def output_names(pipeline: DeclaredPipeline, output: str) -> tuple[str, ...]:
+    """Return the names of the columns of an output."""
+    definition = pipeline.outputs[output]
+    if definition.closed is None:
+        return tuple(definition.columns)
+    return tuple(column.name for column in closed_columns(pipeline, definition.closed))
+
+
+def closed_columns(pipeline: DeclaredPipeline, state: str) -> tuple[FrameColumn, ...]:
+    """Return the columns of the closed windows of a state, which are those of its published table."""
+    return published_columns(pipeline, Publication(target="", mode="changes", state=state))
 
 
 def state_columns(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, FrameColumn]:

@@ -108,9 +108,15 @@ def ttl_of(state: StateDefinition) -> TtlConfig | None:
 
 
 def function_of(
-    name: str, state: StateDefinition, columns: Types, key: tuple[str, ...], drop_null_keys: bool
+    name: str,
+    state: StateDefinition,
+    columns: Types,
+    key: tuple[str, ...],
+    drop_null_keys: bool,
+    *,
+    closed: tuple[str, ...] = (),
 ) -> "StateFunction":
-    """Return the function that applies events to a state."""
+    """Return the function that applies events to a state. ``closed``: the outputs of its closed sessions."""
     # Imported here, because only a run of the pipeline needs Arrow. The scheduler only reads the file.
     from statelib.functions.declared import AggregateFunction
     from statelib.functions.sessions.session_function import SessionFunction
@@ -127,7 +133,7 @@ def function_of(
     if state.window is None:
         return function
     if state.window.session is not None:
-        return SessionFunction(function, _session_spec(state.window, state.window.session))
+        return SessionFunction(function, _session_spec(state.window, state.window.session), closed)
     return WindowedFunction(function, _window_spec(state.window))
 
 

@@ -9,7 +9,8 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
 from statelib.backends.ttl import plain_values
-from statelib.definition.columns import event_schema, key_array, keyed_events, output_schemas
+from statelib.definition.columns import event_schema, key_array, keyed_events
+from statelib.definition.output_forms import output_forms
 from statelib.definition.pipeline import Pipeline
 from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import apply_interval, expired
@@ -35,13 +36,13 @@ class LocalRun:
         key_group_range = all_key_groups(pipeline.max_parallelism)
         self.pipeline = pipeline
         side_data = map(SideData, pipeline.side_data)
-        self.operator = OperatorStateBackend(
-            pipeline.operator_descriptors(), side_data, EmittedRows(output_schemas(pipeline))
-        )
+        self._forms = output_forms(pipeline)
+        stored = {name: form.stored for name, form in self._forms.items()}
+        self.operator = OperatorStateBackend(pipeline.operator_descriptors(), side_data, EmittedRows(stored))
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), key_group_range)
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}
-        self._outputs = {name: [schema.empty_table()] for name, schema in output_schemas(pipeline).items()}
+        self._outputs = {name: [schema.empty_table()] for name, schema in stored.items()}
         self._checkpoints = 0
         self._call_hook("initialize_state", pipeline.hooks.initialize_state)
 
@@ -78,7 +79,7 @@ class LocalRun:
 
     def output(self, name: str) -> pa.Table:
         """Return the rows that the functions have emitted for an output in all intervals so far."""
-        return pa.concat_tables(self._outputs[name])
+        return self._forms[name].flat(pa.concat_tables(self._outputs[name]))
 
     def state(self, name: str) -> dict[object, object]:
         """Return the content of a state as Python values by key. The value of a map state is a dict by user key.

@@ -306,7 +306,7 @@ def test_earlier_rows_have_the_columns_that_are_declared_now(deployment: Deploym
     }  # fmt: skip
     change_file(deployment, FEED.replace("/feed", "/other"), **{"text: string": "text: long"})
     with pytest.raises(
-        InvalidRequestError, match=r"output alerts of .*chk-1: .*it has the columns k: int64"
+        InvalidRequestError, match=r"chk-1: output alerts: .*the checkpoint has the columns k: int64"
     ) as refusal:
         publish(deployment)
     assert refusal.value.kind == "other-output"

@@ -14,6 +14,7 @@ from statelib.definition.published_columns import (
     ROW_NUMBER,
     chosen_names,
     output_columns,
+    output_names,
     state_columns,
 )
 from statelib.definition.source.templates import placeholders
@@ -84,7 +85,7 @@ def _check_output(pipeline: DeclaredPipeline, publication: Publication, output: 
         names = ", ".join(pipeline.outputs) or "none"
         yield Problem((*where, "output"), f"no output {output!r}{meant}; outputs are {names}")
         return
-    columns = pipeline.outputs[output].columns
+    columns = output_names(pipeline, output)
     published = output_columns(pipeline, publication)
     for column in (column for column in published.values() if column not in columns):
         meant = did_you_mean(column, columns)

@@ -47,9 +47,8 @@ def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         yield Problem(("states",), "expected at least one state")
     for name, state in pipeline.states.items():
         yield from check_state(name, state, columns, pipeline.key)
-    functions = any(s.function is not None for s in pipeline.states.values())
-    yield from check_outputs(pipeline.outputs, pipeline.states, functions=functions)
-    functions = functions or pipeline.hooks != Hooks()
+    yield from check_outputs(pipeline)
+    functions = any(s.function is not None for s in pipeline.states.values()) or pipeline.hooks != Hooks()
     yield from check_operator_states(pipeline.operator_states, functions)
     yield from check_side_data(pipeline.side_data, functions)
     yield from check_hooks(pipeline.hooks)

@@ -207,9 +207,11 @@ class OperatorStateDefinition(Part):
 
 
 class OutputDefinition(Part):
-    """Rows that user functions emit beside the state: the types of their ``columns``, as text, by name."""
+    """Rows that are emitted beside the state: by user functions, with the types of their ``columns`` as text, by name;
+    or the ``closed`` sessions of a state."""
 
-    columns: dict[str, str]
+    columns: dict[str, str] = {}
+    closed: str | None = None
 
 
 class Hooks(Part):

@@ -205,9 +205,12 @@ DESCRIPTIONS = {
     "operator_states.<name>.value": "The type of the values of a broadcast map.",
     "side_data": "Names of bytes that functions and hooks keep from run to run, such as a model: "
     "`operator.side_data(name)`.",
-    "outputs": "Rows that functions emit beside the state, by the name of the output: "
+    "outputs": "Rows that are emitted beside the state, by the name of the output: "
     "[Outputs](../states.md#outputs-rows-beside-the-state).",
-    "outputs.<name>.columns": "The types of the columns, by name: those that a column of a source may have.",
+    "outputs.<name>.columns": "The types of the columns of rows that functions emit, by name: those that a column of a "
+    "source may have.",
+    "outputs.<name>.closed": "A state with session windows: each session is emitted when it is closed. In place of "
+    "`columns`.",
     "hooks": "Functions `(context, operator)` that are called once in every subtask, with or without events.",
     "hooks.initialize_state": "`package.module:name`: called after the subtask is restored, before its first event.",
     "hooks.snapshot_state": "`package.module:name`: called after events are applied and timers have fired, before the "

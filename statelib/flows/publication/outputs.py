@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.definition.columns import output_schema
+from statelib.definition.output_forms import OutputForm, output_forms
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.published_columns import ROW_NUMBER, output_columns
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
@@ -22,7 +22,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.publication.feed import MOMENT, feed_table
 from statelib.publication.target import DELETE, INSERT, Commit, FeedContent, Write
 from statelib.savepoints.emitted_outputs import emitted_rows
-from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.opened import Checkpoint, located
 
 IDENTITY = ("checkpoint_id", "interval_start", "interval_end", ROW_NUMBER)
 _ROWS_AT_ONCE = 1 << 16
@@ -116,17 +116,16 @@ class OutputContent(FeedContent):
 
     def __init__(
         self,
-        output: str,
+        form: OutputForm,
         columns: Mapping[str, str],
-        types: pa.Schema,
         changes: OutputChanges,
         *,
         opened: Callable[[CheckpointRecord], Checkpoint],
         history: History,
     ) -> None:
-        self._output = output
+        self._form = form
+        self._types = form.schema
         self._columns = columns
-        self._types = types
         self._changes = changes
         self._opened = opened
         self._history = history
@@ -173,17 +172,8 @@ class OutputContent(FeedContent):
         manifest = opened.manifest
         if manifest is None or (manifest.pipeline, manifest.checkpoint_id) != (record.pipeline, record.checkpoint_id):
             return  # the rows of an imported snapshot are those of another checkpoint
-        for table in emitted_rows(opened, self._output):
-            try:
-                yield pa.table([_column(table, field) for field in self._types], schema=self._types)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                types = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
-                raise InvalidRequestError(
-                    f"output {self._output} of {opened.directory}: {error}: it has the columns {types}",
-                    kind="other-output",
-                    hint=f"declare the types of these columns again, or give the column of outputs.{self._output} that "
-                    "has another type now a new name",
-                ) from error
+        with located(opened.directory):
+            yield from map(self._form.flat, emitted_rows(opened, self._form.output))
 
     def _numbered(self, first: int, count: int, table: pa.Table | None = None) -> pa.Table:
         """Return rows with consecutive numbers: those of ``table``, or null values."""
@@ -200,8 +190,8 @@ def output_content(
     publication = pipeline.publish[table]
     output = publication.output
     assert output is not None, "a state has another content"
-    types, columns = output_schema(pipeline.outputs[output]), output_columns(pipeline, publication)
-    return OutputContent(output, columns, types, changes, opened=deployment.open, history=history)
+    form, columns = output_forms(pipeline)[output], output_columns(pipeline, publication)
+    return OutputContent(form, columns, changes, opened=deployment.open, history=history)
 
 
 def _is_alive(record: CheckpointRecord, published: Mapping[CheckpointId, PublishedRun]) -> bool:
@@ -215,10 +205,3 @@ def _of_run(
     """Return rows of the feed that name the checkpoint that emitted them, and its interval."""
     changes = pa.repeat(pa.scalar(change), len(rows))
     return feed_table(replace(commit, checkpoint_id=checkpoint_id, interval=interval), changes, rows)
-
-
-def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """Return a column in the declared type. A column that the rows do not have is null."""
-    if field.name not in table.column_names:
-        return pa.chunked_array([pa.nulls(len(table), field.type)])
-    return table[field.name].cast(field.type)

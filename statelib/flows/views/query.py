@@ -14,7 +14,7 @@ from statelib.definition.framed_state import framed
 from statelib.errors import InvalidRequestError
 from statelib.extras import require
 from statelib.flows.views.query_keys import asked_key_groups
-from statelib.flows.views.query_outputs import numbered_rows, output_tables
+from statelib.flows.views.query_outputs import Forms, numbered_rows, output_tables
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import Tuple
 from statelib.savepoints.emitted_outputs import outputs_of
@@ -44,21 +44,21 @@ def query_snapshot(
     key: Sequence[str],
     scratch: str | None = None,
     *,
-    declared: Mapping[str, pa.Schema] | None = None,
+    forms: Forms | None = None,
 ) -> pa.Table:
     """Return the result of a query of one SQL statement. Each state of the selected operator is a table of its name,
     and so is each output of the run.
 
     ``key``: the names of the key columns, in order; empty if nobody knows them (:func:`_key_names`). ``scratch``: the
     directory for a temporary database, which holds the states whose names the query contains. No other state is read.
-    ``declared``: the outputs of the pipeline, also those for which the run emitted no rows.
+    ``forms``: the outputs of the pipeline, also those for which the run emitted no rows.
 
     Raises InvalidRequestError (``bad-query``) for what DuckDB refuses, NotFoundError (``missing-extra``) without
     DuckDB, and what reading a state raises."""
     require("query")
     import duckdb  # other commands work without it
 
-    outputs = output_tables(opened, declared or {}, partial(_names, sql))
+    outputs = output_tables(opened, forms or {}, partial(_names, sql))
     tables = {name: state_table(opened, state) for name, state in table_names(opened.schema()).items()}
     with (
         scratch_directory(scratch, "query") as directory,
@@ -71,7 +71,7 @@ def query_snapshot(
         if not _DESCRIBES.match(sql):
             _fill(database, sql, tables, key, scratch)
             for output in (output for output in outputs_of(opened) if _names(sql, output)):
-                for rows in numbered_rows(opened, output):
+                for rows in numbered_rows(opened, forms or {}, output):
                     _insert(database, output, rows)
         with _explained([*tables, *outputs]):
             result = database.sql(sql)

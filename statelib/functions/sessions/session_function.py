@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.aggregates.grouping import group_rows
+from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.functions.declared import AggregateFunction
@@ -61,10 +62,12 @@ class SessionFunction:
     """An aggregate function whose state has the session window as its namespace.
 
     The state beside it has the open windows per key. Each open window has the timers of Flink's window operator: one
-    for its end, and one for the time at which it is closed. A closed window has a timer that removes its contents."""
+    for its end, and one for the time at which it is closed. A closed window has a timer that removes its contents.
+    ``outputs``: the outputs to which it emits each window that is closed."""
 
     inner: AggregateFunction
     window: SessionSpec
+    outputs: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -100,7 +103,7 @@ class SessionFunction:
         backend: KeyedStateBackend,
         progress: Progress,
         *,
-        operator: OperatorStateBackend | None = None,  # noqa: ARG002
+        operator: OperatorStateBackend | None = None,
     ) -> None:
         """Close the windows whose time has come, and remove the contents of those that were closed long enough ago."""
         due = take_due(backend, session_timers(self.state), 0, progress.event_time_ms)
@@ -114,7 +117,9 @@ class SessionFunction:
         closes = self.window.closes_ms(windows)
         closed = closes <= progress.event_time_ms
         removed = closed & (closes + self.window.retain_ms <= progress.event_time_ms)
-        self._close(backend, keys, windows.take(closed))
+        ended = self._close(backend, keys, windows.take(closed))
+        if operator is not None and self.outputs and len(ended):
+            self._emit(backend, keys, ended, operator.emitted)
         remove(backend, self.state, self._entries(backend, keys, windows.take(removed)))
         # An open window has this timer already, unless the allowed lateness has become longer.
         self._set_timers(backend, keys, windows.take(~closed), self.window.lateness_ms)
@@ -164,8 +169,9 @@ class SessionFunction:
             unregister(backend, session_timers(self.state), timers)
             self._set_timers(backend, keys, merge.windows.take(new), delay_ms)
 
-    def _close(self, backend: KeyedStateBackend, keys: Keys, closed: SessionWindows) -> None:
-        """Take the closed windows out of the open windows of the keys. Their contents remain under their own names."""
+    def _close(self, backend: KeyedStateBackend, keys: Keys, closed: SessionWindows) -> SessionWindows:
+        """Take the closed windows out of the open windows of the keys, and return those that were open. Their contents
+        remain under their own names."""
         stored = read_windows(backend, self.state, keys)
         closing = stored.windows.among(closed)
         owners = np.unique(stored.windows.owners[closing])
@@ -173,6 +179,15 @@ class SessionFunction:
         write_windows(backend, self.state, keys.take(owners), after)
         moves = closing & ~stored.places.equal(stored.windows)
         self._move(backend, keys, stored.places.take(moves), stored.windows.take(moves))
+        return stored.windows.take(closing)
+
+    def _emit(self, backend: KeyedStateBackend, keys: Keys, ended: SessionWindows, emitted: EmittedRows) -> None:
+        """Emit windows with their contents."""
+        contents = backend.read(self.state, self._entries(backend, keys, ended))
+        columns = [keys.take(ended.owners).values, ended.as_namespaces(), contents.values]
+        for output in self.outputs:
+            rows = pa.table(columns, schema=emitted.schemas[output])
+            emitted.add(output, rows.filter(contents.present))
 
     def _move(self, backend: KeyedStateBackend, keys: Keys, sources: SessionWindows, targets: SessionWindows) -> None:
         """Merge the contents of each source into those of the target in the same row."""

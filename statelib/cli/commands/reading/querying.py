@@ -17,7 +17,7 @@ from statelib.cli.options import Json
 from statelib.cli.paths import path_of
 from statelib.cli.presenters.blocks import Block, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
-from statelib.definition.columns import output_schemas
+from statelib.definition.output_forms import output_forms
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
 from statelib.flows import wiring
@@ -55,8 +55,8 @@ def query(
             opened = opened.select(operator)
         with working(f"reading {opened.directory}"):
             definition = _definition(name)
-            key, outputs = (definition.key, output_schemas(definition)) if definition else ((), {})
-            result = query_snapshot(opened, sql, key, declared=outputs)
+            key, forms = (definition.key, output_forms(definition)) if definition else ((), {})
+            result = query_snapshot(opened, sql, key, forms=forms)
     columns = [{"name": field.name, "type": str(field.type)} for field in result.schema]
     rows = [[_plain(row[i]) for i in range(len(columns))] for row in _rows(result)]
     present({"columns": columns, "rows": rows}, _view(name, result, rows), as_json)
