@@ -25,14 +25,21 @@ def fresh_directory(docs_directory: str) -> Path:
     raise AssertionError("count() does not end")
 
 
-def write_index(directory: Path, record: CheckpointRecord, judged: Iterable[QualityResult]) -> str:
-    """Make the pages in ``directory`` self-contained, write a front page beside them, and return its URI."""
+def make_self_contained(directory: Path) -> None:
+    """Write the library's pages in ``directory`` again, so that they need no network."""
     for path in directory.rglob("*.html"):
         html = self_contained(path.read_text("utf-8"), _links_from(path.parent, directory))
         path.write_text(html, "utf-8")
     shutil.rmtree(directory / "static", ignore_errors=True)
+
+
+def write_index(
+    directory: Path, record: CheckpointRecord, judged: Iterable[QualityResult], *, with_library: bool
+) -> str:
+    """Write the front page beside the pages in ``directory`` and return its URI. ``with_library``: whether Great
+    Expectations validated some of the checks."""
     index = directory / "index.html"
-    index.write_text(_front_page(directory, record, list(judged)), "utf-8")
+    index.write_text(_front_page(directory, record, list(judged), with_library), "utf-8")
     return index.as_uri()
 
 
@@ -46,7 +53,7 @@ def _links_from(folder: Path, directory: Path) -> Callable[[str], bool]:
     return is_page
 
 
-def _front_page(directory: Path, record: CheckpointRecord, judged: list[QualityResult]) -> str:
+def _front_page(directory: Path, record: CheckpointRecord, judged: list[QualityResult], with_library: bool) -> str:
     title = f"{record.kind.capitalize()} {record.pipeline} / {record.checkpoint_id}"
     gravest = verdict(judged)
     lists = "".join(_failures(severity, judged) for severity in reversed(GRAVITY))
@@ -62,7 +69,7 @@ def _front_page(directory: Path, record: CheckpointRecord, judged: list[QualityR
         + "<h2>Expectations</h2><table><thead><tr><th>Result</th><th>Expectation</th><th>If it does not hold</th>"
         '<th class="number">Rows</th>'
         f'<th class="number">Failed</th><th>Details</th></tr></thead><tbody>{rows}</tbody></table>'
-        "<p>Validated with Great Expectations.</p>",
+        + ("<p>Validated with Great Expectations.</p>" if with_library else ""),
     )
 
 

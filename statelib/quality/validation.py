@@ -1,4 +1,4 @@
-"""The only module that uses Great Expectations: it evaluates frames of rules and builds the pages of the report."""
+"""The only module that uses Great Expectations: it evaluates the expectations of users and builds their pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from statelib.model.amounts import amount
 from statelib.model.quality import QualityResult
 from statelib.quality.deferred import deferred, without
+from statelib.quality.evaluation import MOST_SENTENCES, unanswered
 from statelib.quality.masking import masked
-from statelib.quality.rules import AllowedValues, AtMost, Check, Equal, FoundRow, Frame, Library, Unanswerable
+from statelib.quality.rules import Check, Frame, Library, Unanswerable
 
 # Only a few expectations of distributions need altair and scipy, which take a quarter of the whole import time.
 # Spark is not used for validation.
@@ -20,8 +21,6 @@ with deferred("altair", "scipy.stats"), without("pyspark"):
     from great_expectations.datasource.fluent import PandasDatasource
 
 _SITE = "checkpoint"
-MOST_SENTENCES = 10
-"""The number of failures of one expectation that get a sentence each. The others are only counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +65,11 @@ def _validate(
     batch = source.add_dataframe_asset(frame.name).add_batch_definition_whole_dataframe(frame.name)
     suite = ExpectationSuite(name=frame.name, expectations=[_expectation(check) for check in answerable])
     validation = gx.ValidationDefinition(name=frame.name, data=batch, suite=context.suites.add(suite))
-    has_user_checks = any(isinstance(check.rule, Library) for check in answerable)
     result = context.validation_definitions.add(validation).run(
         batch_parameters={"dataframe": frame.table},
         result_format={
             # The rows of a state may be many, so only some of the failing rows are returned.
-            "result_format": "SUMMARY" if has_user_checks else "COMPLETE",
+            "result_format": "SUMMARY",
             "partial_unexpected_count": MOST_SENTENCES,
             "unexpected_index_column_names": list(frame.keys),
             "return_unexpected_index_query": False,
@@ -100,50 +98,22 @@ def _site(directory: str) -> dict[str, object]:
 
 
 def _expectation(check: Check) -> gxe.Expectation:
-    match check.rule:
-        case Equal(expected, actual):
-            return gxe.ExpectColumnPairValuesToBeEqual(
-                column_A=expected, column_B=actual, ignore_row_if="either_value_is_missing", description=check.name
-            )
-        case AtMost(column, limit):
-            return gxe.ExpectColumnPairValuesAToBeGreaterThanB(
-                column_A=limit, column_B=column, or_equal=True, ignore_row_if="neither", description=check.name
-            )
-        case AllowedValues(column, values):
-            return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), description=check.name)
-        case Library(name, parameters):
-            return getattr(gxe, name)(**parameters, description=check.name)
-        case Unanswerable():
-            raise AssertionError("an unanswerable check is not evaluated")
+    rule = check.rule
+    assert isinstance(rule, Library), "the gate evaluates its own rules itself"
+    return getattr(gxe, rule.name)(**rule.parameters, description=check.name)
 
 
 def _result_of(frame: Frame, check: Check, outcome: ExpectationValidationResult | None) -> QualityResult:
     """Return the result of one check. ``outcome``: the result of the library, None for an unanswerable check."""
     rows = len(frame.table)
     if isinstance(check.rule, Unanswerable):
-        sentences = (check.rule.reason, *frame.notes)
-        return QualityResult(frame.name, check.name, check.severity, False, 0, 0, sentences)
+        return unanswered(frame, check, check.rule)
     assert outcome is not None, "every answerable check was evaluated"
     result, passed = outcome.result, bool(outcome.success)
     checked = int(result.get("element_count", rows))
     failed = int(result.get("unexpected_count", 0 if passed else 1))
-    sentences = frame.notes if passed else (*_failure_sentences(frame, check, outcome), *frame.notes)
+    sentences = frame.notes if passed else (*_library_sentences(frame, check, outcome), *frame.notes)
     return QualityResult(frame.name, check.name, check.severity, passed, checked, failed, tuple(sentences))
-
-
-def _failure_sentences(frame: Frame, check: Check, outcome: ExpectationValidationResult) -> Iterable[str]:
-    """Return the problems as sentences, at most :data:`MOST_SENTENCES` and a sentence that counts the others."""
-    result = outcome.result
-    problem = _exception(outcome)
-    if isinstance(check.rule, Library):
-        return _library_sentences(frame, check, outcome)
-    if "unexpected_index_list" not in result:
-        return (f"{check.name}: could not be evaluated: {problem}",)
-    sentences = list(_sentences(check, result["unexpected_index_list"]))
-    if len(sentences) > MOST_SENTENCES:
-        more = f"{check.name}: {amount(len(sentences) - MOST_SENTENCES, 'more failure')} in the report"
-        return [*sentences[:MOST_SENTENCES], more]
-    return sentences
 
 
 def _library_sentences(frame: Frame, check: Check, outcome: ExpectationValidationResult) -> Iterable[str]:
@@ -166,21 +136,3 @@ def _exception(outcome: ExpectationValidationResult) -> str:
     info = outcome.exception_info or {}
     nested = [value for value in info.values() if isinstance(value, dict)] or [info]
     return "; ".join(str(entry.get("exception_message")) for entry in nested)
-
-
-def _sentences(check: Check, rows: Iterable[FoundRow]) -> Iterable[str]:
-    """Yield one sentence per row. Adjacent key groups of a state with the same failure share one sentence."""
-    runs: list[tuple[str, int, int, str]] = []
-    for row in rows:
-        state, failure = str(row.get("state", "")), check.describe(row)
-        group = int(str(row.get("key_group", -1)))
-        last = runs[-1] if runs else None
-        if last and group >= 0 and (last[0], last[2], last[3]) == (state, group - 1, failure):
-            runs[-1] = (state, last[1], group, failure)
-        else:
-            runs.append((state, group, group, failure))
-    for state, first, final, failure in runs:
-        about = [f"state {state}"] if state else []
-        if first >= 0:
-            about.append(f"key group {first}" if first == final else f"key groups {first}-{final}")
-        yield f"{', '.join(about)}: {failure}" if about else failure

@@ -113,10 +113,11 @@ def new_pipeline(
     parallelism: int = PARALLELISM,
     settings: str = "",
     files: str = "",
+    more: str = "",
 ) -> Pipeline:
     """Return a pipeline of the workload on ``heap`` or ``rocksdb``, by default with the backend's usual strategy.
     ``settings``: more keys of its ``checkpoint``, in YAML; ``files``: a pattern behind its source's path, because of
-    which Spark reads the events and moves them."""
+    which Spark reads the events and moves them. ``more``: further keys of the file, in YAML."""
     strategy = strategy or {"heap": "canonical", "rocksdb": "full"}[backend]
     name = name or f"bench_{backend}_{strategy}"
     path = root / "pipelines" / f"{name}.yaml"
@@ -125,5 +126,6 @@ def new_pipeline(
             name=name, backend=backend, strategy=strategy, key=key, state=state, parallelism=parallelism,
             settings=settings and f", {settings}", files=files,
         )
+        + more
     )  # fmt: skip
     return load_pipeline(path)

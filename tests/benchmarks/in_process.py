@@ -6,7 +6,7 @@ from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
-from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.key_groups import subtask_of
@@ -46,9 +46,12 @@ class Subtasks:
             self.reports.append(snapshot_subtask(work, subtask, self._task, part))
         return self.reports
 
-    def finish(self) -> Checkpoint:
+    def finish(self, *, judged: bool = False) -> Checkpoint:
+        """Publish and register the checkpoint. ``judged``: whether the gate checks it first."""
         assert self._plan is not None
         publish(self.deployment, self.pipeline, self._plan, self._events, self.reports)
         record = self._plan.record
+        if judged:
+            check(self.deployment, self.pipeline, record.checkpoint_id)
         register(self.deployment, self.pipeline, record.checkpoint_id)
         return open_checkpoint(record.directory, storage_root=self.deployment.storage_root)

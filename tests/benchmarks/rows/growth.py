@@ -33,11 +33,13 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
 
 
 class Grown:
-    def __init__(self, root: Path, keys: int, batch: int) -> None:
+    """A pipeline whose state has been filled with ``keys`` keys. ``more``: further keys of the pipeline file."""
+
+    def __init__(self, root: Path, keys: int, batch: int, more: str = "") -> None:
         root.mkdir()
         self.keys, self._batch, self._number = keys, batch, 0
         deployment = new_deployment(root)
-        pipeline = new_pipeline(root, "rocksdb", "incremental", settings="local_recovery: true")
+        pipeline = new_pipeline(root, "rocksdb", "incremental", settings="local_recovery: true", more=more)
         self._subtasks = Subtasks(deployment, pipeline)
         self._host = Path(deployment.work_directory)
         for start in range(0, keys, LOADED):
@@ -53,15 +55,39 @@ class Grown:
             lambda _: self._subtasks.finish(),
         )
 
+    def contender_of_whole_runs(self) -> Contender:
+        """Return the contender whose turns are whole runs with the gate."""
+        random = np.random.default_rng(1)
+        events: list[pa.Table] = []
+
+        def turn(_: int) -> None:
+            self._prepare(events.pop())
+            self._subtasks.apply()
+            self._subtasks.finish(judged=True)
+
+        def before(_: int) -> None:
+            events.append(self._events(random.integers(0, self.keys, self._batch)))
+            self._warm()
+
+        return Contender(turn, before)
+
     def entries(self) -> int:
         return sum(statistics.total_entries for report in self._subtasks.reports for statistics in report.statistics)
 
     def _before(self, keys: np.ndarray, *, warm: bool = False) -> None:
+        self._prepare(self._events(keys))
+        if warm:
+            self._warm()
+
+    def _events(self, keys: np.ndarray) -> pa.Table:
         times = np.arange(len(keys)) + self._number * LOADED
         texts = pa.array(np.char.add("text-of-", np.char.zfill(keys.astype("U8"), 8)))
-        events = pa.table({"key": keys, "amount": keys / 4, "ts": times, "text": texts})
+        return pa.table({"key": keys, "amount": keys / 4, "ts": times, "text": texts})
+
+    def _prepare(self, events: pa.Table) -> None:
         self._subtasks.prepare(self._number, events)
         self._number += 1
-        if warm:
-            for table in self._host.rglob("*.sst"):
-                table.read_bytes()
+
+    def _warm(self) -> None:
+        for table in self._host.rglob("*.sst"):
+            table.read_bytes()

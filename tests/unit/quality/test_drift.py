@@ -10,8 +10,8 @@ import pytest
 
 from statelib.model.quality import Severity
 from statelib.quality.drift import drift_frames, expected_next, null_rate, stability_index
+from statelib.quality.evaluation import evaluate
 from statelib.quality.facts import Comparison, Trend
-from statelib.quality.validation import validate
 
 
 def column(values: object, type_: pa.DataType | None = None) -> pa.ChunkedArray:
@@ -77,7 +77,7 @@ def test_the_null_rate_is_the_share_of_nulls() -> None:
 def judge(
     tmp_path: Path, trends: list[Trend], comparisons: list[Comparison]
 ) -> dict[str, tuple[bool, tuple[str, ...]]]:
-    results = validate(drift_frames(trends, comparisons)).results
+    results = [evaluation.result for frame in drift_frames(trends, comparisons) for evaluation in evaluate(frame)]
     return {r.group: (r.passed, r.sentences) for r in results}
 
 

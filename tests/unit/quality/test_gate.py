@@ -4,6 +4,8 @@ import os
 import re
 import resource
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -96,6 +98,29 @@ def test_a_complete_checkpoint_passes_and_the_report_lists_the_checks(tmp_path: 
     assert checked["no state grows by more entries than events were applied"] == 2
     assert len({result.name for result in report.results}) == len(report.results) == 9
     assert all(result.failed == 0 for result in report.results)
+
+
+def test_great_expectations_is_imported_only_for_expectations_of_users(tmp_path: Path):
+    code = f"""
+import sys
+from tests.unit.quality.test_gate import good, run_gate
+report = run_gate(good(), {str(tmp_path / "docs")!r})
+assert report.passed and report.report_uri
+print("great_expectations" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "False\n"
+    pages = {page.parent.name for page in (tmp_path / "docs" / "validations").rglob("result.html")}
+    assert {"counters", "identity", "key_groups", "files", "contents", "growth"} <= pages
+    assert "Great Expectations" not in (tmp_path / "docs" / "index.html").read_text()
+
+
+def test_a_page_shows_the_rows_that_fail(tmp_path: Path):
+    report = run_gate(with_files(good(), finding("<a>", WHOLE, "missing"), finding("b", WHOLE)), str(tmp_path / "docs"))
+    assert not report.passed
+    page = (tmp_path / "docs" / "validations" / "files" / "result.html").read_text()
+    assert "<td>&lt;a&gt;</td><td>0-7</td><td>no</td>" in page
+    assert "1 of 2 rows failed" in page
 
 
 def test_the_failure_names_uncovered_and_doubly_covered_key_groups(tmp_path: Path):
