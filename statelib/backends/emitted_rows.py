@@ -1,6 +1,6 @@
 """The rows that the user functions of one subtask emit in a run, for the outputs of its pipeline."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -9,10 +9,12 @@ _ROWS_AT_ONCE = 1 << 16
 
 class EmittedRows:
     """Rows by the name of their output, in the order in which they are emitted. They are held as compressed Arrow
-    streams. ``schemas``: those of the declared outputs."""
+    streams. ``schemas``: those of all outputs. ``closed``: the outputs of closed windows, to which no user function
+    emits."""
 
-    def __init__(self, schemas: Mapping[str, pa.Schema] | None = None) -> None:
+    def __init__(self, schemas: Mapping[str, pa.Schema] | None = None, closed: Collection[str] = ()) -> None:
         self.schemas = dict(schemas or {})
+        self.of_functions = {name: schema for name, schema in self.schemas.items() if name not in closed}
         self._streams: dict[str, tuple[pa.BufferOutputStream, pa.ipc.RecordBatchStreamWriter]] = {}
 
     def add(self, output: str, rows: pa.Table) -> None:

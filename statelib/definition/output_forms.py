@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from statelib.backends.emitted_rows import EmittedRows
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.framed_state import framed
 from statelib.definition.parts.model import OutputDefinition
@@ -48,6 +49,12 @@ class OutputForm:
                 "column or the output that has another type now",
             ) from error
         return framed(whole, self.columns) if self.columns else whole
+
+
+def rows_to_emit(pipeline: Pipeline) -> EmittedRows:
+    """Return the empty rows of the outputs, for a run of one subtask."""
+    stored = {name: form.stored for name, form in output_forms(pipeline).items()}
+    return EmittedRows(stored, [name for name, output in pipeline.outputs.items() if output.closed is not None])
 
 
 def output_forms(pipeline: Pipeline) -> dict[str, OutputForm]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from statelib.errors import CorruptStateError
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 from statelib.model.checkpoint import CheckpointManifest, SideDataRecord
 from statelib.model.handles import ByteStreamStateHandle
@@ -31,12 +32,16 @@ def emitted_rows(opened: Checkpoint, output: str) -> Iterator[pa.Table]:
     """Yield the rows of an output, in the order of subtasks, and of emission within each. The order never changes, so
     that a number identifies a row.
 
-    Raises as the reader of the checkpoint."""
+    Raises as the reader of the checkpoint, and CorruptStateError (``bad-output``)."""
     records = [record for record in _records(opened.manifest) if record.name == output_name(output)]
     with located(f"{opened.directory}: output {output}"):
         for record in sorted(records, key=lambda record: record.key_group_range.start):
-            with pa.ipc.open_stream(pa.py_buffer(opened.reader().read(record.handle))) as stream:
-                yield from _gathered(stream)
+            data = pa.py_buffer(opened.reader().read(record.handle))
+            try:
+                with pa.ipc.open_stream(data) as stream:
+                    yield from _gathered(stream)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise CorruptStateError(f"not an Arrow stream: {error}", kind="bad-output") from error
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

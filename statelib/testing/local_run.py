@@ -3,14 +3,13 @@ and compares the state."""
 
 import pyarrow as pa
 
-from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
 from statelib.backends.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
-from statelib.definition.output_forms import output_forms
+from statelib.definition.output_forms import output_forms, rows_to_emit
 from statelib.definition.pipeline import Pipeline
 from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import apply_interval, expired
@@ -37,12 +36,11 @@ class LocalRun:
         self.pipeline = pipeline
         side_data = map(SideData, pipeline.side_data)
         self._forms = output_forms(pipeline)
-        stored = {name: form.stored for name, form in self._forms.items()}
-        self.operator = OperatorStateBackend(pipeline.operator_descriptors(), side_data, EmittedRows(stored))
+        self.operator = OperatorStateBackend(pipeline.operator_descriptors(), side_data, rows_to_emit(pipeline))
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), key_group_range)
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}
-        self._outputs = {name: [schema.empty_table()] for name, schema in stored.items()}
+        self._outputs = {name: [form.stored.empty_table()] for name, form in self._forms.items()}
         self._checkpoints = 0
         self._call_hook("initialize_state", pipeline.hooks.initialize_state)
 

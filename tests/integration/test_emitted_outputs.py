@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.cleanup.garbage import collect_garbage
@@ -21,7 +22,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
 from statelib.model.termination import StopMode
-from statelib.savepoints.emitted_outputs import emitted_rows, outputs_of
+from statelib.savepoints.emitted_outputs import emitted_rows, output_name, outputs_of
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from tests.integration.shop_cli import said
@@ -246,6 +247,18 @@ def test_the_gate_verifies_emitted_rows_and_damage_is_named(deployment: Deployme
     with pytest.raises(CorruptStateError, match=r"table feed is not published: .*taskowned"):
         publish_tables(deployment, pipeline, ("feed",))
     assert verify(opened(deployment, 1), scratch=deployment.work_directory).problems
+
+
+def test_rows_that_are_no_arrow_stream_are_named(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    def update(_: pa.Table, state: pa.Table, operator: OperatorStateBackend) -> pa.Table:
+        operator.side_data(output_name("alerts")).write(b"no stream")
+        return state
+
+    monkeypatch.setattr(emitting, "update", update)
+    run(deployment, 1)
+    with pytest.raises(CorruptStateError, match="chk-1: output alerts: not an Arrow stream") as refusal:
+        publish_tables(deployment, deployment.pipeline("counts"), ("feed",))
+    assert refusal.value.kind == "bad-output"
 
 
 def test_a_query_reads_the_rows_of_one_run(deployment: Deployment) -> None:

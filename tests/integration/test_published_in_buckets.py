@@ -10,6 +10,7 @@ from typing import Any
 
 import obstore
 import polars as pl
+import pyarrow as pa
 import pytest
 from obstore.store import from_url
 
@@ -17,18 +18,21 @@ from statelib.errors import InvalidRequestError, RetryableError, UnsupportedErro
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.publication.steps import publish_tables, standings
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
+from statelib.model.record import ClaimMode
 from statelib.storage import registry
 from statelib.storage.retries import Retries, wait_never
 from statelib.testing.crash_points import Place, ends_at, kill, recorded
 from tests.faults.crash_child import run as run_in_a_child
 from tests.integration.shop import SALES, sales
+from tests.support.emitting import COUNTS, events_of, expected_alerts, found_alerts
 from tests.support.extent import rounds
 from tests.support.fault_proxy import Fault
 from tests.support.published import by_identity, delta_rows, errors_together, folded, keys_in, rows_in_bucket
 from tests.support.s3_endpoint import S3Endpoint
-from tests.support.worlds import CHECKOUT, checkpoint_of, new_deployment
+from tests.support.worlds import CHECKOUT, checkpoint_of, day, new_deployment
 
 PUBLISH = {
     "parquet": """\
@@ -103,6 +107,29 @@ def test_a_table_in_a_bucket_is_the_state(
     assert behind(deployment) == [(3, 0, "")] * 2
     if form == "parquet":
         assert len(keys_in(f"{root}/now")) == 3, "a probe, a file and a manifest"
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_emitted_rows_in_a_bucket_are_taken_back_and_added_again(
+    deployment: Deployment, bucket: str, form: str
+) -> None:
+    feed = f"{{target: 's3://{bucket}/alerts', format: {form}, mode: changes, output: alerts}}"
+    text = COUNTS.replace("BACKEND", "heap").replace("STRATEGY", "canonical") + f"publish: {{feed: {feed}}}\n"
+    (Path(deployment.pipelines_directory) / "counts.yaml").write_text(text)
+    pipeline = deployment.pipeline("counts")
+    rows = {1: [(1, 10)], 2: [(2, 11), (3, 12)], 3: [(4, 13)]}
+    for number, of_day in rows.items():
+        checkpoint_of(deployment, "counts", number, events_of(of_day, day(number).start_ms))
+        publish_tables(deployment, pipeline)
+    for snapshot, days in ((1, [1]), (3, [1, 2, 3]), (2, [1, 2])):
+        plan = plan_restore(deployment, pipeline, str(snapshot), None, ClaimMode.NO_CLAIM)
+        apply_restore(deployment, pipeline, plan, "test")
+        publish_tables(deployment, pipeline)
+        target = f"s3://{bucket}/alerts"
+        table = rows_in_bucket(target) if form == "parquet" else delta_rows(target)
+        alive = list(folded(table, ["checkpoint_id", "row_number"]).values())
+        expected = expected_alerts([row for number in days for row in rows[number]])
+        assert found_alerts(pa.Table.from_pylist(alive, table.schema)) == expected
 
 
 def test_a_feed_is_compared_with_itself_if_the_base_is_gone(deployment: Deployment, bucket: str) -> None:

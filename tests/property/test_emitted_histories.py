@@ -138,8 +138,13 @@ class History:
 @given(STEPS, st.sampled_from(KINDS))
 @example(
     [("run", ROWS), ("run", ROWS), ("run", ROWS), ("publish", None), ("restore", 2), ("publish", None),
-     ("clean", None), ("run", ROWS), ("clean", None), ("publish", None), ("restore", 1), ("publish", None)],
+     ("clean", None), ("run", ROWS), ("publish", None), ("restore", 1), ("publish", None)],
     ("heap", "canonical", "parquet"),
+)  # fmt: skip
+@example(
+    [("run", ROWS), ("run", ROWS), ("run", ROWS), ("publish", None), ("restore", 2), ("run", ROWS[1:]),
+     ("publish", None), ("restore", 1), ("publish", None), ("run", ROWS), ("publish", None)],
+    ("heap", "canonical", "delta"),
 )  # fmt: skip
 @example(
     [("run", ROWS), ("run", ROWS), ("run", ROWS), ("clean", None), ("crash", ("publication: durable", 0)),

@@ -143,7 +143,7 @@ class UserFunction:
         emitted = (call.operator or OperatorStateBackend()).emitted
         rows, timers, outputs = result.parts(returned)
         rows = result.checked_rows(rows, state.schema)
-        to_emit = result.checked_outputs(outputs, emitted.schemas)
+        to_emit = result.checked_outputs(outputs, emitted.of_functions)
         self._write(backend, before, result.rows_of(rows, once=True), _struct(rows, row_type))
         for output, table in to_emit.items():
             emitted.add(output, table)

@@ -11,14 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from statelib.backends.changed_entries import ChangedEntries
-from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
 from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
-from statelib.definition.output_forms import output_forms
+from statelib.definition.output_forms import rows_to_emit
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
@@ -230,8 +229,9 @@ def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
     changes = map(changes_name, recorded_states(work.pipeline, plan, subtask))
     names = (*work.pipeline.side_data, *changes, *map(output_name, work.pipeline.outputs))
     side_data = (SideData(name, [part for part in stored if part.name == name]) for name in names)
-    emitted = EmittedRows({name: form.stored for name, form in output_forms(work.pipeline).items()})
-    operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data, emitted)
+    operator = restore_operator(
+        plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data, rows_to_emit(work.pipeline)
+    )
     call_hook("initialize_state", work.pipeline.hooks.initialize_state, _context(plan, subtask), operator)
     return operator
 

@@ -78,6 +78,26 @@ def test_wrong_outputs_are_refused_by_name(wrong: str, monkeypatch: pytest.Monke
     assert local.state("open") == {}, "nothing is written"
 
 
+def test_a_function_cannot_emit_closed_sessions() -> None:
+    window = {"time": "at", "session": "1h", "retain": "1h"}
+    visits = {"kind": "value", "value": {"agg": "count"}, "window": window}
+    states = yaml.safe_load(COUNTS.replace("BACKEND", "heap"))["states"]
+    local = run(states=states | {"visits": visits}, outputs={"alerts": {"closed": "visits"}})
+    with pytest.raises(InvalidRequestError, match="declares none, found output 'alerts'"):
+        local.apply(EVENTS, HOUR_MS)
+
+
+def test_closed_sessions_are_shown_as_columns_of_their_state() -> None:
+    window = {"time": "at", "session": "1h", "retain": "0s"}
+    visits = {"kind": "value", "value": {"agg": "avg", "of": "n"}, "window": window}
+    local = run(states={"visits": visits}, outputs={"ended": {"closed": "visits"}})
+    local.apply(EVENTS, HOUR_MS)
+    local.apply(EVENTS.slice(0, 0), 2 * HOUR_MS)
+    rows = [(row["k"], row["value"]) for row in local.output("ended").sort_by("k").to_pylist()]
+    assert rows == [(1, 7.5), (2, 10.0)]
+    assert local.output("ended").column_names == ["k", "window_start", "window_end", "value"]
+
+
 def test_emitting_without_declared_outputs_is_refused() -> None:
     with pytest.raises(
         InvalidRequestError, match="'outputs' in the pipeline file declares none, found output 'alerts'"
