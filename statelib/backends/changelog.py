@@ -94,6 +94,26 @@ class ChangelogKeyedStateBackend(WrappedBackend):
         self.truncate(self._position)
 
 
+class DeltaKeyedStateBackend(ChangelogKeyedStateBackend):
+    """A backend of a run that has not read the state: ``inner`` is empty in the beginning, so that its values are the
+    accumulators of the run's events alone. Its log merges them into the stored values."""
+
+    def __init__(self, inner: KeyedStateBackend) -> None:
+        super().__init__(inner, 0)
+
+    def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
+        self.inner.write(before, state, values, removed)
+
+    def changes_since(self, position: int) -> tuple[ChangedRows, ...]:
+        """Return all values as partial ones. ``position`` must be 0: there is one snapshot of such a backend."""
+        assert position == 0, "a delta has one snapshot"
+        return tuple(ChangedRows(NO_ROWS, NO_ROWS.keys, self._rows(d.name)) for d in self.schema.states)
+
+    def _rows(self, state: str) -> StateRows:
+        batches = list(self.inner.scan(state))
+        return StateRows(concat([rows.keys for rows in batches]), concat([rows.values for rows in batches]))
+
+
 def _coalesced(descriptor: StateDescriptor, writes: list[_Write]) -> ChangedRows:
     """Return the last change of each key, in key order."""
     if not writes:

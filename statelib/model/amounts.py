@@ -19,7 +19,7 @@ def plural(noun: str) -> str:
     return f"{noun}s"
 
 
-def keys_and_entries(keys: int | None, entries: int) -> str:
+def keys_and_entries(keys: int | None, entries: int | None) -> str:
     """Return the amount of state as text: ``2,039 keys, 6,587 entries``. ``keys`` None (not counted) is left out."""
-    entries_text = amount(entries, "entry")
+    entries_text = "entries not counted" if entries is None else amount(entries, "entry")
     return entries_text if keys is None else f"{amount(keys, 'key')}, {entries_text}"

@@ -189,6 +189,24 @@ NO_ATTEMPT = AttemptId("")
 
 
 @dataclass(frozen=True)
+class Delta:
+    """The description of a part of a change log that has partial values of aggregates, of the key groups of one
+    subtask.
+
+    The run that wrote it had not read the state. ``statistics`` describe the partial values, in the schema's state
+    order. A delta is open until the state is written as a whole again."""
+
+    checkpoint_id: CheckpointId
+    key_group_range: KeyGroupRange
+    statistics: tuple[StateStatistics, ...] = field(repr=False)
+
+    @property
+    def entries(self) -> int:
+        """Number of partial values of all states together."""
+        return sum(statistics.total_entries for statistics in self.statistics)
+
+
+@dataclass(frozen=True)
 class SubtaskReport:
     """The acknowledgement of one subtask: its state handles, files, statistics and measurements.
 
@@ -205,7 +223,7 @@ class SubtaskReport:
     events: EventCounts
     restored_from: str
     """One of ``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``; ``copied`` where nothing
-    was restored, because the snapshot is a copy of what is stored."""
+    was restored, because the snapshot is a copy of what is stored, and ``blind`` where only a delta was written."""
     sync_ms: int
     async_ms: int
     uploaded_bytes: int = 0
@@ -228,6 +246,8 @@ class SubtaskReport:
     """Number of distinct keys that have state after the interval, per key group; None if the base has no such count."""
     side_data: tuple[SideDataRecord, ...] = ()
     """The side data of user code."""
+    deltas: tuple[Delta, ...] = ()
+    """The open deltas of the subtask's key groups, the oldest first; ``statistics`` do not count them."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +288,9 @@ class CheckpointManifest:
     timers have fired and all windows are closed; ``position`` is still that of the base. ``keys``: number of distinct
     keys that have state, per key group of the whole range (None: not counted, as in manifests of older versions and in
     checkpoints built on them without reading all state). ``side_data``: what user code keeps, subtask by subtask.
-    ``seed``: where the state came from, if it was computed elsewhere ('': from the base and the events)."""
+    ``seed``: where the state came from, if it was computed elsewhere ('': from the base and the events).
+    ``deltas``: the open deltas, subtask by subtask, the oldest first. ``statistics`` are those of the state without
+    them, and ``keys`` are then unknown."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -297,11 +319,17 @@ class CheckpointManifest:
     keys: KeyCounts | None = field(default=None, repr=False)
     side_data: tuple[SideDataRecord, ...] = ()
     seed: str = ""
+    deltas: tuple[Delta, ...] = ()
 
     @property
-    def entries(self) -> int:
-        """Number of entries of all states together."""
-        return sum(statistics.total_entries for statistics in self.statistics)
+    def entries(self) -> int | None:
+        """Number of entries of all states together; None with open deltas, because it is known when they are read."""
+        return None if self.deltas else sum(statistics.total_entries for statistics in self.statistics)
+
+    def entries_by_state(self) -> tuple[tuple[str, int], ...]:
+        """Return (name, number of entries) of each state; nothing with open deltas."""
+        states = () if self.deltas else zip(self.schema.states, self.statistics, strict=True)
+        return tuple((state.name, statistics.total_entries) for state, statistics in states)
 
     @property
     def total_keys(self) -> int | None:

@@ -137,7 +137,7 @@ class CommitFacts:
     distinct keys, None if the manifest has no count."""
 
     attempt: AttemptId
-    entries: int
+    entries: int | None
     size_bytes: int
     events: EventCounts
     report: str

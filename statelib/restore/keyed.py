@@ -25,6 +25,7 @@ from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
 from statelib.restore.base import Base, choose_base
 from statelib.restore.check import Tally, count_entries, cut_statistics, expected_statistics
+from statelib.restore.deltas import with_open_deltas
 from statelib.restore.entries import iter_entries, rocksdb_header
 from statelib.restore.logged import logged_database, restore_logged, restored_log
 from statelib.restore.plan import RestoreSource, check_backend
@@ -47,6 +48,19 @@ def restore_heap(
 
     ``scratch_directory`` is needed for RocksDB handles only. Raise CorruptStateError (``restore-mismatch``, and what
     the formats raise), InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
+
+    def restore(sources: Sequence[RestoreSource]) -> HeapKeyedStateBackend:
+        return _restore_heap(schema, key_group_range, sources, scratch_directory)
+
+    return with_open_deltas(restore, schema, key_group_range, sources)
+
+
+def _restore_heap(
+    schema: KeyedStateSchema,
+    key_group_range: KeyGroupRange,
+    sources: Sequence[RestoreSource],
+    scratch_directory: str | None,
+) -> HeapKeyedStateBackend:
     backend = HeapKeyedStateBackend(schema, key_group_range)
     _load(backend, sources, scratch_directory)
     if restored_log(schema, key_group_range, sources) is not None:  # then the next snapshot may write only changes
@@ -71,6 +85,20 @@ def restore_rocksdb(
 
     Raise what :func:`restore_heap` raises, and InvalidRequestError (``backend-changed``) for a native heap stream. The
     directory is removed in that case."""
+
+    def restore(sources: Sequence[RestoreSource]) -> RocksDBKeyedStateBackend:
+        return _restore_rocksdb(schema, key_group_range, sources, directory, backend_uid)
+
+    return with_open_deltas(restore, schema, key_group_range, sources)
+
+
+def _restore_rocksdb(
+    schema: KeyedStateSchema,
+    key_group_range: KeyGroupRange,
+    sources: Sequence[RestoreSource],
+    directory: str,
+    backend_uid: str,
+) -> RocksDBKeyedStateBackend:
     check_backend(Backend.ROCKSDB, (source.handle for source in sources))
     for source in sources:
         evolution_of(schema, source)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from statelib.aggregates.declared import folding_of
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
 from statelib.backends.rocksdb.stored import scan_stored
 from statelib.backends.rocksdb.takeover import TakenOver, check_states
@@ -49,6 +50,21 @@ def restored_log(
     evolution = evolution_of(schema, sources[0])
     as_it_was = not evolution.rewrites and not evolution.non_restored and all(r.stored for r in evolution.resolutions)
     return handle if as_it_was else None
+
+
+def open_log(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
+) -> ChangelogStateBackendHandleImpl | None:
+    """Return the one changelog handle that a delta can be added to without reading it, or else None.
+
+    As for :func:`restored_log`, but it may have open deltas. Values of all states must be merged as before."""
+    if restored_log(schema, key_group_range, [source.without_deltas() for source in sources]) is None:
+        return None
+    (source,) = sources
+    assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
+    foldings = [folding_of(state) for state in schema.states]
+    as_stored = foldings == [folding_of(state) for state in source.schema.states]
+    return source.handle if as_stored and None not in foldings else None
 
 
 def logged_database(

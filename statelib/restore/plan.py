@@ -1,11 +1,13 @@
 """The source of a restore: one old handle and the description of its content."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from statelib.errors import InvalidRequestError
+from statelib.model.checkpoint import Delta
 from statelib.model.choices import Backend
 from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
     KeyedStateHandle,
     KeyGroupsStateHandle,
@@ -33,7 +35,9 @@ class RestoreSource:
     ``checksummed`` means that the reader compares every file of the handle with a checksum that was recorded together
     with the statistics. Otherwise every entry of a database is read before the database is used.
     ``allow_non_restored`` means that stored states that the backend does not have are dropped and logged. ``partial``
-    means that the handle may lack states of the schema, because Flink registers a state when its code first uses it."""
+    means that the handle may lack states of the schema, because Flink registers a state when its code first uses it.
+    ``deltas`` are the open deltas in its change log, the oldest first. Then ``statistics`` are None, and ``settled``
+    are the statistics of the state without them."""
 
     handle: KeyedStateHandle
     reader: StateReader
@@ -42,6 +46,24 @@ class RestoreSource:
     checksummed: bool = False
     allow_non_restored: bool = False
     partial: bool = False
+    deltas: tuple[Delta, ...] = ()
+    settled: tuple[StateStatistics, ...] | None = field(default=None, repr=False)
+
+    def without_deltas(self) -> "RestoreSource":
+        """Return the source of the state without its open deltas."""
+        if not self.deltas:
+            return self
+        handle = self.handle
+        assert isinstance(handle, ChangelogStateBackendHandleImpl), "only a change log has deltas"
+        settled = replace(handle, log=handle.log[: -len(self.deltas)])
+        return replace(self, handle=settled, statistics=self.settled, deltas=(), settled=None)
+
+    def of_delta(self, number: int) -> "RestoreSource":
+        """Return a source whose entries are the partial values of one open delta, the oldest being number 0."""
+        handle, first = self.handle, -len(self.deltas)
+        assert isinstance(handle, ChangelogStateBackendHandleImpl), "only a change log has deltas"
+        alone = replace(handle, materialized=(), log=(handle.log[first + number],))
+        return replace(self, handle=alone, statistics=self.deltas[number].statistics, deltas=(), settled=None)
 
 
 def check_backend(backend: str, handles: Iterable[KeyedStateHandle], where: str = "the stored state") -> None:

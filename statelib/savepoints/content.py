@@ -41,15 +41,16 @@ class Stream:
 
 
 def amounts_of(part: Checkpoint, *, counted: bool = False, scratch: str | None = None) -> Amounts:
-    """Return the amounts of the selected operator's keyed state. They come from the manifest; with ``counted``, all
-    entries are read and counted instead, with ``scratch`` as the directory for temporary copies.
+    """Return the amounts of the selected operator's keyed state. They come from the manifest, which does not
+    have them while there are open deltas; with ``counted``, all entries are read and counted instead, with ``scratch``
+    as the directory for temporary copies.
 
     With ``counted``, raises what reading a snapshot raises, such as CorruptStateError and NotFoundError."""
     statistics, keys = None, None
     if counted:
         content = read_content(part, scratch)
         statistics, keys = content.statistics, None if content.keys is None else content.keys.total
-    elif part.manifest:
+    elif part.manifest and not part.manifest.deltas:
         statistics, keys = part.manifest.statistics, part.manifest.total_keys
     if not statistics:
         return Amounts(None, keys)

@@ -34,7 +34,8 @@ from statelib.model.handles import (
     stream_handles,
 )
 from statelib.restore.changelog.change_log import with_whole_files
-from statelib.savepoints.opened import Checkpoint, pipeline_directory, relocation_at
+from statelib.savepoints.opened import Checkpoint, relocation_at
+from statelib.savepoints.own_directories import pipeline_directory
 from statelib.storage.ports.views import StateReader
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import is_absolute

@@ -12,7 +12,13 @@ from statelib.errors import InvalidRequestError, NotFoundError, StatelibError, U
 from statelib.formats.keyed.raw_timers import RawTimers, is_empty, read_raw_timers
 from statelib.formats.manifest.trailer import SIGNATURE, read_checkpoint_file
 from statelib.formats.metadata.operator_id import operator_id
-from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, Origin, SourcePosition
+from statelib.model.checkpoint import (
+    CheckpointManifest,
+    CheckpointMetadata,
+    Delta,
+    OperatorState,
+    SourcePosition,
+)
 from statelib.model.handles import (
     ByteStreamStateHandle,
     KeyedStateHandle,
@@ -29,11 +35,11 @@ from statelib.restore.entries import WINDOW_BYTES, read_windows, windows_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.recognised import recognised
 from statelib.restore.union_schema import union_schema
+from statelib.savepoints.own_directories import own_roots
 from statelib.serializers.entries.keys import decode_keys
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.entries.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
-from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, savepoint_directory
 from statelib.storage.ports.views import StateReader
 from statelib.storage.registry import PLACES
 from statelib.storage.relocation import Relocation, relocation_of
@@ -48,7 +54,8 @@ class Checkpoint:
     None stands for the only operator with keyed state. ``allowed_root``: the directories besides ``directory`` in which
     the snapshot's files may lie, for checkpoints that share files. ``key_type``: the type of keys whose type is not
     recorded in the snapshot. ``storage_root``: the URI of the deployment's storage; None if the snapshot was opened
-    without it. ``window_bytes``: the stored bytes that are read at a time; at least one key group is read at a time."""
+    without it. ``window_bytes``: the stored bytes that are read at a time; at least one key group is read at a time.
+    ``settled``: whether state is read without its open deltas."""
 
     directory: str
     metadata: CheckpointMetadata
@@ -59,6 +66,7 @@ class Checkpoint:
     key_type: StateType | None = None
     storage_root: str | None = None
     window_bytes: int = WINDOW_BYTES
+    settled: bool = False
 
     @property
     def metadata_size_bytes(self) -> int:
@@ -223,7 +231,7 @@ class Checkpoint:
         schema, reader, checksums = self.managed_schema, self.reader(), self.checksums() or {}
         if schema is None:
             return ()
-        return tuple(
+        sources = (
             RestoreSource(
                 handle,
                 reader,
@@ -231,16 +239,31 @@ class Checkpoint:
                 self.statistics(handle.key_group_range),
                 _is_checksummed(handle, checksums),
                 partial=self.manifest is None,
+                deltas=self._deltas(handle.key_group_range),
+                settled=self._settled_statistics(handle.key_group_range),
             )
             for handle in self.handles()
         )
+        return tuple(source.without_deltas() if self.settled else source for source in sources)
+
+    def _deltas(self, key_groups: KeyGroupRange) -> tuple[Delta, ...]:
+        """Return the open deltas of the handle of these key groups."""
+        deltas = self.manifest.deltas if self.manifest else ()
+        return tuple(delta for delta in deltas if delta.key_group_range == key_groups)
 
     def position(self) -> SourcePosition | None:
         """Return the position in the source up to which events are applied; None without a manifest."""
         return self.manifest.position if self.manifest else None
 
     def statistics(self, key_groups: KeyGroupRange) -> tuple[StateStatistics, ...] | None:
-        """Return the recorded statistics of a range of key groups, per state; None without a manifest."""
+        """Return the recorded statistics of a range of key groups, per state; None without a manifest, and while it has
+        open deltas."""
+        open_deltas = self.manifest.deltas if self.manifest else ()
+        is_open = any(len(delta.key_group_range.intersection(key_groups)) for delta in open_deltas)
+        return None if is_open else self._settled_statistics(key_groups)
+
+    def _settled_statistics(self, key_groups: KeyGroupRange) -> tuple[StateStatistics, ...] | None:
+        """Return the recorded statistics of a range of key groups without its open deltas; None without a manifest."""
         if self.manifest is None:
             return None
         cut = slice(key_groups.start, key_groups.end + 1)
@@ -347,7 +370,7 @@ def open_checkpoint(
     directory = kind.normalised(path.removesuffix("/_metadata"))
     data = kind.read_published(directory)
     metadata, manifest = read_checkpoint_file(data, f"{kind.shown(directory)}/_metadata", expect_manifest=own)
-    roots = (*_own_roots(directory, storage_root, manifest), *relocation.roots)
+    roots = (*own_roots(directory, storage_root, manifest), *relocation.roots)
     metadata, manifest = relocation.metadata(metadata), relocation.manifest(manifest)
     root = PLACES.kind(storage_root).normalised(storage_root) if storage_root is not None else None
     return Checkpoint(
@@ -367,34 +390,3 @@ def relocation_at(path: str, relocate: Mapping[str, str] | None) -> Relocation:
                 hint="copy both to the same storage",
             )
     return relocation
-
-
-def _own_roots(directory: str, storage_root: str | None, manifest: CheckpointManifest | None) -> tuple[str, ...]:
-    """Return the directories besides ``directory`` in which the files of a checkpoint of the deployment may lie."""
-    own_root = pipeline_directory(directory, storage_root)
-    if own_root is None or storage_root is None:
-        return ()
-    if manifest is None or not manifest.origins:
-        return (own_root,)
-    root = PLACES.kind(storage_root).normalised(storage_root)
-    return (own_root, *origin_directories(root, manifest.origins))
-
-
-def origin_directories(root: str, origins: Sequence[Origin]) -> tuple[str, ...]:
-    """Return the directories in which a forked pipeline's checkpoint may have files of its origins: those of the
-    original pipelines and savepoints, all below the storage ``root``."""
-    pipelines = [f"{root}/{o.pipeline}" for o in origins]
-    return (
-        *pipelines,
-        *(f"{root}/{SAVEPOINTS_DIRECTORY}/{savepoint_directory(o.pipeline, o.checkpoint_id)}" for o in origins),
-    )
-
-
-def pipeline_directory(directory: str, storage_root: str | None) -> str | None:
-    """Return ``<root>/<pipeline>`` for the directory ``<root>/<pipeline>/chk-<id>``, and None for any other."""
-    if storage_root is None:
-        return None
-    root = PLACES.kind(storage_root).normalised(storage_root).rstrip("/")
-    parent, _, name = directory.rpartition("/")
-    grandparent = parent.rpartition("/")[0]
-    return parent if grandparent == root and name.startswith(CHECKPOINT_PREFIX) else None

@@ -1,13 +1,15 @@
 """The counts and digests of a snapshot's keyed state, from reading all of its entries."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from statelib.backends.distinct_keys import KeyCounter
+from statelib.model.handles import StreamStateHandle
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
 from statelib.restore.check import count_entries
+from statelib.restore.deltas import check_deltas
 from statelib.restore.entries import windows_of
 from statelib.savepoints.opened import Checkpoint
 from statelib.serializers.entries.keys import shows_where_keys_end
@@ -40,6 +42,24 @@ def read_content(
     entries = counter.passing(rows) if divisible else rows
     statistics = count_entries(schema, all_key_groups(schema.max_parallelism), entries)
     return StoredContent(statistics, counter.counts() if divisible else None)
+
+
+def read_settled(
+    opened: Checkpoint,
+    scratch: str | None = None,
+    key_groups: Sequence[KeyGroupRange] | None = None,
+    is_known: Callable[[StreamStateHandle], bool] = lambda _: False,
+) -> StoredContent:
+    """Return the content without the open deltas, which is what the manifest describes. The partial values of each
+    delta are compared with their statistics, unless its streams are known. With open deltas ``keys`` are None.
+
+    ``scratch``, ``key_groups``: as for :func:`read_content`. Raises as :func:`read_content` and CorruptStateError
+    (``restore-mismatch``)."""
+    sources = opened.managed_sources() if opened.manifest and opened.manifest.deltas else ()
+    content = read_content(replace(opened, settled=True), scratch, key_groups)
+    for source in sources:
+        check_deltas(source, is_known)
+    return replace(content, keys=None) if sources else content
 
 
 def are_keys_countable(schema: KeyedStateSchema) -> bool:

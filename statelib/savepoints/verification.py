@@ -11,7 +11,7 @@ from statelib.savepoints.foreign_files import check_files
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import unreadable
 from statelib.savepoints.sampling import Sample
-from statelib.savepoints.stored_content import read_content
+from statelib.savepoints.stored_content import read_settled
 from statelib.storage.ports.inventory import FileFinding
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import is_absolute
@@ -82,7 +82,9 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
         read = [_read_back(part, scratch) for part in opened.each_operator()]
         problems += [problem for operator_problems, _, _ in read for problem in operator_problems]
         problems += unreadable(opened)
-        entries, keys = sum(total for _, total, _ in read), _sum([total for _, _, total in read])
+        if not opened.manifest.deltas:
+            entries = sum(total for _, total, _ in read)
+        keys = _sum([total for _, _, total in read])
     size = opened.metadata_size_bytes + sum(f.size_bytes for f in files)
     read_files = len(files) if read_data else 0
     return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems), read_files + 1, keys=keys)
@@ -174,7 +176,7 @@ def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int,
     """Read all entries of the selected operator; return (problems, number of entries, number of distinct keys, None if
     only a user's code can tell keys apart)."""
     try:
-        content = read_content(opened, scratch)
+        content = read_settled(opened, scratch)
     except (CorruptStateError, NotFoundError) as error:
         return [error.message], 0, 0
     counted = content.statistics

@@ -171,7 +171,7 @@ def _announce(record: "CheckpointRecord", context: "Context") -> dict[str, int |
     for outlet in context["task"].outlets:
         if isinstance(outlet, Asset) and outlet.uri.startswith(SCHEME):
             context["outlet_events"][outlet].extra = {**facts, **_bounds_of(record)}
-    contents = keys_and_entries(record.keys, record.entries or 0)
+    contents = keys_and_entries(record.keys, record.entries)
     log.info(
         "checkpoint %(id)d is registered: %(bytes)d bytes, %(duration_ms)d ms, %(contents)s",
         {**facts, "contents": contents},
@@ -189,12 +189,12 @@ def _bounds_of(record: "CheckpointRecord") -> dict[str, str]:
 
 
 def contents_of(record: "CheckpointRecord") -> dict[str, int | None]:
-    """Return the id, bytes, distinct keys (None if unknown) and entries of a completed checkpoint."""
+    """Return the id, bytes, distinct keys and entries (None if unknown) of a completed checkpoint."""
     return {
         "id": int(record.checkpoint_id),
         "bytes": record.size_bytes or 0,
         "keys": record.keys,
-        "entries": record.entries or 0,
+        "entries": record.entries,
     }
 
 

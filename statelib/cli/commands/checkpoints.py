@@ -137,7 +137,7 @@ def _fields(record: CheckpointRecord) -> Iterator[tuple[str, str]]:
     if record.events:
         events = record.events
         yield "events", f"{count(events.read)} read, {count(events.applied)} applied, {count(events.null_key)} no key"
-    if record.entries is not None:
+    if record.size_bytes is not None:
         yield "contents", f"{keys_and_entries(record.keys, record.entries)}, {size(record.size_bytes)}"
     yield "begun", f"{when(record.created_at_ms)} UTC"
     if record.state is CheckpointState.PENDING and record.deadline_ms is not None:

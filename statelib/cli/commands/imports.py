@@ -90,7 +90,7 @@ def import_statestore(
             record = job.import_statestore(spark, deployment, definition, source, OWNER)
         with wiring.telemetry() as receiver:
             checkpoint_completed(receiver, record)
-    contents = keys_and_entries(record.keys, record.entries or 0)
+    contents = keys_and_entries(record.keys, record.entries)
     view = [
         Line(f"{pipeline}/{record.checkpoint_id} holds {contents}, in {record.directory}"),
         Line(f"next: statelib restore {pipeline} {record.checkpoint_id}"),

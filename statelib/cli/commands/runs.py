@@ -151,7 +151,7 @@ def create(
 
 def contents(record: CheckpointRecord) -> str:
     """Return the keys, entries and size of a savepoint as text. Keys are left out if nobody counted them."""
-    return f"{keys_and_entries(record.keys, record.entries or 0)}, {size(record.size_bytes)}"
+    return f"{keys_and_entries(record.keys, record.entries)}, {size(record.size_bytes)}"
 
 
 def new_savepoint(

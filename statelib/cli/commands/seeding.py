@@ -214,6 +214,6 @@ def _result_view(pipeline: Pipeline, until_ms: int, result: Result | None) -> It
     if existed:
         yield Line(f"{name} is this seed already: nothing was changed")
     else:
-        contents = keys_and_entries(record.keys, record.entries or 0)
+        contents = keys_and_entries(record.keys, record.entries)
         yield Line(f"the head of {record.pipeline} is {name}, with {contents}")
     yield Line(f"next: the run of {pipeline.name}.checkpoint that starts at {when(until_ms)} UTC")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from statelib.definition.checks.blind import check_blind
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.operators import check_hooks, check_operator_states, check_side_data
 from statelib.definition.checks.outputs import check_outputs
@@ -24,7 +25,7 @@ STRATEGIES = {
     Backend.ROCKSDB: (Strategy.FULL, Strategy.INCREMENTAL, Strategy.CANONICAL, Strategy.CHANGELOG),
 }
 """The strategies of each backend. The first one is its default."""
-OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints")
+OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints", "blind")
 """Settings that have no effect with another strategy."""
 MAX_KEY_COLUMNS = 25
 """Flink's largest tuple."""
@@ -56,6 +57,7 @@ def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     if pipeline.name in pipeline.renamed_from:
         yield Problem(("renamed_from",), f"{pipeline.name!r} is the present name")
     yield from _check_strategy(pipeline.backend, pipeline.checkpoint)
+    yield from check_blind(pipeline)
     if pipeline.parallelism > pipeline.max_parallelism:
         text = f"{pipeline.parallelism} is more than max_parallelism, {pipeline.max_parallelism}"
         yield Problem(("parallelism",), text)

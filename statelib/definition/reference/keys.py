@@ -228,6 +228,8 @@ DESCRIPTIONS = {
     "written.",
     "checkpoint.materialize_after_checkpoints": "For `changelog`: the whole state is written after this number of "
     "checkpoints.",
+    "checkpoint.blind": "For `changelog`: whether a run leaves the state unread and writes only the accumulators of "
+    "its events. They are merged with the state when it is read or written as a whole. States must be of aggregates.",
     "checkpoint.retain": "The checkpoints that retention keeps. Savepoints belong to users and do not count.",
     "checkpoint.retain.count": "Keep the newest N checkpoints.",
     "checkpoint.retain.days": "Keep also all checkpoints of the last N days before the second newest checkpoint.",

@@ -10,7 +10,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.base import restored_in_place
-from statelib.restore.logged import restored_log
+from statelib.restore.logged import open_log, restored_log
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint
 from statelib.snapshots.uploads.previous import (
@@ -78,11 +78,12 @@ def _previous(
     shared: Identities | None,
 ) -> PreviousSnapshot:
     """Return the files of the base that one subtask need not write. A change log is continued if the subtask is
-    restored from it alone. ``shared``: the files that may be referred to, None for none."""
-    in_place = restored_in_place(schema, key_groups, sources)
+    restored from it alone; one with open deltas only by a further delta. ``shared``: the files that may be referred to,
+    None for none."""
+    in_place = restored_in_place(schema, key_groups, [source.without_deltas() for source in sources])
     previous = NO_PREVIOUS
     if shared is not None:
-        logged = restored_log(schema, key_groups, sources)
+        logged = restored_log(schema, key_groups, sources) or open_log(schema, key_groups, sources)
         previous = previous_snapshot(in_place, shared) if in_place else NO_PREVIOUS
         previous = replace(previous, changelog=previous_changelog(logged, shared) if logged else None)
     return replace(previous, stored=_stored(base, in_place, previous) if in_place else {})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from statelib.backends.side_data import StoredSideData
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError
+from statelib.flows.checkpoint.blind import blind_subtasks, continued_files
 from statelib.flows.checkpoint.previous_files import can_be_shared, previous_files
 from statelib.flows.checkpoint.side_data import restored_side_data
 from statelib.flows.restore.continuation import continuation
@@ -54,6 +55,12 @@ class SnapshotPlan:
     """The versions of tables up to which this attempt applies their commits."""
     seed: str = ""
     """Where the state comes from, if it is neither that of a base nor of events."""
+    blind: tuple[bool, ...] = ()
+    """Whether each subtask leaves the state unread and writes a delta; empty if none does."""
+
+    def is_blind(self, subtask: int) -> bool:
+        """Return whether the subtask leaves the state unread and writes a delta."""
+        return bool(self.blind) and self.blind[subtask]
 
     @property
     def drains(self) -> bool:
@@ -118,19 +125,22 @@ def _plan(
     counted = None if record.base is None else catalog.gate.key_counts(name, record.base, pipeline.max_parallelism)
     layout = lay_out(base or source, record.parallelism, pipeline, counted=counted)
     pipeline_directory = f"{deployment.root_uri().rstrip('/')}/{name}"
+    previous = previous_files(
+        record,
+        base_record,
+        base,
+        schema=layout.schema,
+        subtasks=tuple(zip(layout.ranges, layout.sources, strict=True)),
+        pipeline_directory=pipeline_directory,
+    )
+    blind = blind_subtasks(pipeline, record, layout, previous)
     return SnapshotPlan(
         record=record,
         attempt=attempt,
         layout=layout,
         base_position=position or NOTHING_APPLIED,
-        previous=previous_files(
-            record,
-            base_record,
-            base,
-            schema=layout.schema,
-            subtasks=tuple(zip(layout.ranges, layout.sources, strict=True)),
-            pipeline_directory=pipeline_directory,
-        ),
+        previous=tuple(map(continued_files, previous, layout.sources, blind)),
+        blind=blind,
         trigger=_trigger(deployment.storage(pipeline), record),
         origins=base.manifest.origins if base and base.manifest else (),
         base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},

@@ -73,7 +73,7 @@ def read_what_is_new(opened: Checkpoint, proved: Checkpoint, turn: Turn) -> Read
     whole; of the others, the key groups of the turn are read. Everything is read if the keys have never been
     counted, because the gate's count begins the series."""
     manifest, before = opened.manifest, proved.identities()
-    if manifest is None or (manifest.keys is None and are_keys_countable(manifest.schema)):
+    if manifest is None or (manifest.keys is None and not manifest.deltas and are_keys_countable(manifest.schema)):
         return read_everything(opened)
     known_paths = frozenset(file.path for file in manifest.files if file.identities().items() <= before.items())
     files = [file for file in manifest.files if file.path not in known_paths or turn.has_file(file.path)]

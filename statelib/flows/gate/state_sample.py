@@ -62,8 +62,9 @@ def sample(
 
 
 def _entries(opened: Checkpoint, state: str, rows: int) -> int:
-    """Return the number of entries of the whole state; without a manifest, ``rows``, the number that was read."""
-    if opened.manifest is None:
+    """Return the number of entries of the whole state; if the manifest does not have it, ``rows``, the number that was
+    read."""
+    if opened.manifest is None or opened.manifest.deltas:
         return rows
     names = [descriptor.name for descriptor in opened.manifest.schema.states]
     return opened.manifest.statistics[names.index(state)].total_entries

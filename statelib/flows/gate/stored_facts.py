@@ -19,7 +19,7 @@ from statelib.quality.facts import AppliedInterval, CheckpointFacts, PartialRead
 from statelib.restore.new_parts import written_key_groups
 from statelib.restore.schemas.compatibility import Compatibility
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.stored_content import StoredContent, read_content
+from statelib.savepoints.stored_content import StoredContent, read_content, read_settled
 from statelib.storage.ports.inventory import FileFinding
 from statelib.storage.registry import PLACES
 
@@ -37,19 +37,25 @@ def collect_facts(
     """Return the facts about a snapshot: the sizes and checksums of its files and, if all of them are whole, the number
     of its entries, counted again. ``lineage``: the records of its base, the base's base and so on; if it is empty,
     nothing is compared with a base. ``base_proved``: whether the gate has proved the base, so that only a part of what
-    it has too is read. ``seeded_from``: the snapshot that takes the place of the base."""
+    it has too is read. ``seeded_from``: the snapshot that takes the place of the base.
+    If open deltas of the base were merged with the state, everything is read and compared with the manifest alone."""
     before = deployment.open(lineage[0]) if lineage and opened.manifest is not None else None
+    merged = before is not None and _has_merged(opened, before)
     reading = read_everything(opened)
-    if before is not None and base_proved and isinstance(rotation := pipeline.checks.read_back, Rotation):
+    if (
+        before is not None
+        and base_proved
+        and not merged
+        and isinstance(rotation := pipeline.checks.read_back, Rotation)
+    ):
         reading = read_what_is_new(opened, before, turn_of(rotation, len(lineage), record.generation))
     findings = _verify_files(opened, reading)
-    whole = all(not finding.problem for finding in findings)
     ranges = tuple(handle.key_group_range for handle in opened.handles())
-    whole = whole and _is_covered(opened, ranges)
+    whole = all(not finding.problem for finding in findings) and _is_covered(opened, ranges)
     content, unreadable, written = _read_back(opened, reading, deployment.scratch()) if whole else (None, "", set())
     base, source = None, None
     if before is not None and opened.manifest is not None:
-        if before.manifest is not None:
+        if before.manifest is not None and not merged:
             base = _base_statistics(pipeline, before, before.manifest.statistics, opened.manifest)
         source = _source_history(pipeline, lineage, before)
     elif seeded_from is not None and opened.manifest is not None:
@@ -67,6 +73,17 @@ def collect_facts(
         source=source,
         partial=_partial(opened, reading, written),
     )
+
+
+def _has_merged(opened: Checkpoint, base: Checkpoint) -> bool:
+    """Return whether open deltas of the base are merged with the state of the snapshot."""
+    before, now = (
+        {(delta.checkpoint_id, str(delta.key_group_range)) for delta in each.manifest.deltas}
+        if each.manifest
+        else set()
+        for each in (base, opened)
+    )
+    return not before <= now
 
 
 def _verify_files(opened: Checkpoint, reading: Reading) -> list[FileFinding]:
@@ -104,9 +121,9 @@ def _read_back(opened: Checkpoint, reading: Reading, scratch: str) -> tuple[Stor
     written: set[int] = set()
     try:
         if reading.key_groups is not None:
-            for source in filter(reading.reads_a_part, opened.managed_sources()):
+            for source in filter(reading.reads_a_part, replace(opened, settled=True).managed_sources()):
                 written |= written_key_groups(source, reading.is_known)
-        return read_content(opened, scratch, reading.key_groups), "", written
+        return read_settled(opened, scratch, reading.key_groups, reading.is_known), "", written
     except (CorruptStateError, NotFoundError, UnsupportedError) as error:
         return None, f"{error.kind}: {error.message}", written
 

@@ -94,10 +94,8 @@ class Continuation:
     def non_restored(self) -> tuple[str, ...]:
         """Return one line per state or operator that is left out, with its entries where they are known."""
         schema, manifest = self.evolution.found, self.opened.manifest
-        entries = {} if manifest is None else {
-            d.name: f", {amount(s.total_entries, 'entry')}"
-            for d, s in zip(schema.states, manifest.statistics, strict=True)
-        }  # fmt: skip
+        counted = () if manifest is None else manifest.entries_by_state()
+        entries = {name: f", {amount(number, 'entry')}" for name, number in counted}
         states = (f"state {n!r} ({describe(schema.state(n))}){entries.get(n, '')}" for n in self.evolution.non_restored)
         side_data = (f"side data {name!r}" for name in self.undeclared_side_data())
         others = (f"operator {name}" for name in self.others)

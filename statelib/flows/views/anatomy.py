@@ -23,15 +23,16 @@ MAX_STATES, MAX_FILES, MAX_NUMBERS = 200, 1000, 500_000
 
 @dataclass(frozen=True)
 class StateFacts:
-    """A state of the checkpoint. ``digest_hex``: the sum of the hashes of all entries, equal for equal content.
-    ``entries_by_key_group``: from key group 0 on; None if the answer would be too large."""
+    """A state of the checkpoint. ``digest_hex``: the sum of the hashes of all entries, equal for equal content. It and
+    ``entries`` are None if open deltas are not merged with the state yet. ``entries_by_key_group``: from key group 0
+    on; None as well, or if the answer would be too large."""
 
     operator: str
     name: str
     kind: str
     type: str
-    entries: int
-    digest_hex: str
+    entries: int | None
+    digest_hex: str | None
     entries_by_key_group: list[int] | None
 
 
@@ -149,10 +150,13 @@ def _anatomy(opened: Checkpoint, manifest: CheckpointManifest, files: list[Check
     operator = opened.keyed_operator()
     shown = list(statistics_by_state(manifest))[:MAX_STATES]
     fits = manifest.schema.max_parallelism * len(shown) <= MAX_NUMBERS
+    is_open = bool(manifest.deltas)
     uid = opened.operator_name(operator)
     return Anatomy(
         max_parallelism=manifest.schema.max_parallelism,
-        states=tuple(_state(uid, descriptor, statistics, fits) for descriptor, statistics in shown),
+        states=tuple(
+            _state(uid, descriptor, None if is_open else statistics, fits) for descriptor, statistics in shown
+        ),
         states_total=len(manifest.schema.states),
         subtasks=tuple(_subtasks(operator, manifest)),
         files=tuple(files),
@@ -162,12 +166,12 @@ def _anatomy(opened: Checkpoint, manifest: CheckpointManifest, files: list[Check
     )
 
 
-def _state(operator: str, descriptor: StateDescriptor, statistics: StateStatistics, fits: bool) -> StateFacts:
+def _state(operator: str, descriptor: StateDescriptor, statistics: StateStatistics | None, fits: bool) -> StateFacts:
+    named = operator, descriptor.name, descriptor.kind, state_type(descriptor)
+    if statistics is None:
+        return StateFacts(*named, None, None, None)
     return StateFacts(
-        operator,
-        descriptor.name,
-        descriptor.kind,
-        state_type(descriptor),
+        *named,
         statistics.total_entries,
         f"{int(statistics.digests.sum()):016x}",
         [int(n) for n in statistics.entries.tolist()] if fits else None,

@@ -67,6 +67,9 @@ def compare(
     except StatelibError as error:
         return CheckpointComparison(*entries, None, None, command, str(error))
     files = _files(_sizes(entries[0], before), _sizes(entries[1], after))
+    if before.deltas or after.deltas:
+        problem = "open deltas are not merged with the state yet, so that its digests are not known"
+        return CheckpointComparison(*entries, None, files, command, problem)
     return CheckpointComparison(*entries, _states(before, after), files, command, None)
 
 

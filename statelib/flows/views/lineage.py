@@ -109,7 +109,6 @@ def _state(pipeline: Pipeline, record: CheckpointRecord, manifest: CheckpointMan
     schema, cost = pipeline.schema(), record.measured
     key = LineageField("key", str(schema.key_type), f"key: {', '.join(pipeline.key)}")
     states = [LineageField(d.name, str(d.value_type), f"{d.kind} state", _fields(d.value_type)) for d in schema.states]
-    entries = () if manifest is None else zip(manifest.schema.states, manifest.statistics, strict=True)
     done_ms = record.completed_at_ms
     own_place = record.kind is SnapshotKind.SAVEPOINT
     return LineageDataset(
@@ -119,7 +118,7 @@ def _state(pipeline: Pipeline, record: CheckpointRecord, manifest: CheckpointMan
         rows=record.keys,
         size_bytes=record.size_bytes,
         files=None if manifest is None else len(manifest.files),
-        rows_by_field=tuple((d.name, s.total_entries) for d, s in entries),
+        rows_by_field=() if manifest is None else manifest.entries_by_state(),
         touched=cost.keys_changed if cost else None,
         written_bytes=cost.uploaded_bytes if cost else None,
         updated_at="" if done_ms is None else moment_of(done_ms).isoformat(),

@@ -35,8 +35,8 @@ def checkpoint_completed(telemetry: Telemetry, record: CheckpointRecord) -> None
         telemetry.emit(m.RESTORE_DURATION, max(restores), tags)
     if record.interval is not None:
         telemetry.emit(m.EVENTS_LATE, sum(late for _, late in manifest.events.late), tags)
-    for descriptor, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
-        telemetry.emit(m.STATE_ENTRIES, statistics.total_entries, {**tags, "state": descriptor.name})
+    for state, entries in manifest.entries_by_state():
+        telemetry.emit(m.STATE_ENTRIES, entries, {**tags, "state": state})
 
 
 def _of_record(record: CheckpointRecord) -> Iterator[Value]:

@@ -38,6 +38,7 @@ from statelib.model.amounts import number_of
 from statelib.model.checkpoint import (
     CheckpointManifest,
     DataInterval,
+    Delta,
     EventCounts,
     FileRecord,
     Origin,
@@ -183,6 +184,7 @@ POSITION = Record(
     JsonField("watermark_ms", INTEGER),
     JsonField("versions", listed(TABLE_VERSION), missing=(), sparse=True),
 )
+DELTA = Record(Delta, JsonField("checkpoint_id", NUMBER), RANGE, JsonField("statistics", listed(STATISTICS)))
 EVENTS = Record(
     EventCounts,
     JsonField("read", INTEGER),
@@ -206,6 +208,9 @@ def _manifest(**values: Any) -> CheckpointManifest:
         raise ValueError(
             f"{number_of(len(values['statistics']), 'statistic')} for {number_of(len(schema.states), 'state')}"
         )
+    for delta in values["deltas"]:
+        if len(delta.statistics) != len(schema.states):
+            raise ValueError(f"deltas: statistics of {number_of(len(delta.statistics), 'state')}")
     sizes = {file.path: file.size_bytes for file in reversed(values["files"])}
     values["keys"] = None if keys is None else key_counts_from_text(keys, schema.max_parallelism)
     values["side_data"] = tuple(_sized(part, sizes) for part in values["side_data"])
@@ -255,4 +260,5 @@ MANIFEST = Record(
     JsonField("keys", optional(TEXT), missing=None, get=_keys_text),
     JsonField("side_data", listed(SIDE_DATA), missing=(), sparse=True),
     JsonField("seed", TEXT, missing="", sparse=True),
+    JsonField("deltas", listed(DELTA), missing=(), sparse=True),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from statelib.aggregates.declared import folding_of
 from statelib.aggregates.folding import Folding
@@ -75,8 +76,12 @@ class EntryOutcome:
 
 def merged_with(descriptor: StateDescriptor, values: Ragged, more: Ragged) -> Ragged:
     """Return serialized values merged with more, row by row. Raise as :func:`outcome_of`."""
-    before, added = decode_values(descriptor, values), decode_values(descriptor, more)
-    return encode_values(descriptor, _merging(descriptor).merged_values(before, added))
+    return encode_values(descriptor, merged_into(descriptor, decode_values(descriptor, values), more))
+
+
+def merged_into(descriptor: StateDescriptor, values: pa.Array, more: Ragged) -> pa.Array:
+    """Return values merged with serialized ones, row by row; a null is replaced. Raise as :func:`outcome_of`."""
+    return _merging(descriptor).merged_values(values, decode_values(descriptor, more))
 
 
 def _merging(descriptor: StateDescriptor) -> Folding:

@@ -6,6 +6,7 @@ anew (a batch job has no time for it between checkpoints), and the log begins em
 Source: docs/spec/requirements.md R65 to R67; docs/spec/formats.md#change-log (ChangelogKeyedStateBackend).
 """
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ class MaterializationLimits:
 
     size_bytes: int
     checkpoints: int
+
+
+NO_LIMITS = MaterializationLimits(sys.maxsize, sys.maxsize)
+"""The limits of a log that is always continued."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
+from statelib.backends.changelog import ChangelogKeyedStateBackend, DeltaKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
@@ -14,7 +14,7 @@ from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
+from statelib.snapshots.strategies.changelog import NO_LIMITS, ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.strategies.operator import OperatorStateSnapshotStrategy
 from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
@@ -35,7 +35,9 @@ def logging_backend(
     pipeline: Pipeline, plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend
 ) -> KeyedStateBackend:
     """Return the backend; for the changelog strategy, wrapped in a backend with a log. The log has a limit of 0 bytes
-    if no earlier changelog can be continued."""
+    if no earlier changelog can be continued. If the subtask has not read the state, the log is a delta."""
+    if plan.is_blind(subtask):
+        return DeltaKeyedStateBackend(backend)
     if plan.record.strategy != Strategy.CHANGELOG:
         return backend
     continued = plan.previous[subtask].changelog is not None
@@ -81,6 +83,8 @@ def _keyed(
     if isinstance(backend, ChangelogKeyedStateBackend):
         checkpoint = pipeline.checkpoint
         limits = MaterializationLimits(checkpoint.materialize_after_bytes, checkpoint.materialize_after_checkpoints)
+        if isinstance(backend, DeltaKeyedStateBackend):
+            limits = NO_LIMITS  # there is no state to materialise
         materializer = _materializer(backend.inner, uid, previous, local)
         return ChangelogSnapshotStrategy(backend, uid, materializer, limits, previous.changelog, local=local)
     if isinstance(backend, RocksDBKeyedStateBackend):

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelib.backends.changed_entries import ChangedEntries
+from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
@@ -48,6 +49,7 @@ from statelib.snapshots.execution import Executed, SnapshotExecutionType, execut
 from statelib.snapshots.strategies.side_data import SideDataSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.uploads.records import file_records
+from statelib.spark.snapshot.deltas import report_of_delta
 from statelib.spark.snapshot.local_recovery import local_recovery
 from statelib.spark.snapshot.recording import keep_changes, recorded_states, recording
 from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
@@ -131,7 +133,6 @@ def _snapshot_subtask(
         keyed, null_keys = keyed_events(work.pipeline, events)
         recorder, written = _watched(work, subtask, backend)
         applied = change(work.pipeline, written, keyed, _progress(plan), operator)
-        keys = _keys(work, subtask, written)
         _finish_operator(work, subtask, operator, recorder)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
@@ -141,7 +142,7 @@ def _snapshot_subtask(
             crash_point("subtask: snapshot taken")
             local.complete(result)
             crash_point("subtask: local copies kept")
-            return SubtaskReport(
+            report = SubtaskReport(
                 subtask=subtask,
                 key_group_range=plan.layout.ranges[subtask],
                 keyed=result.keyed,
@@ -158,8 +159,9 @@ def _snapshot_subtask(
                 restored=measure,
                 upload_ms=upload_ms,
                 keys_changed=written.keys_changed,
-                keys=keys,
+                keys=_keys(work, subtask, written),
             )
+        return report_of_delta(plan, report) if plan.is_blind(subtask) else report
 
 
 def _progress(plan: SnapshotPlan) -> Progress:
@@ -265,7 +267,12 @@ def _context(plan: SnapshotPlan, subtask: int) -> SnapshotContext:
 def _measured_backend(
     work: Work, layout: RestoreLayout, subtask: int, attempt: AttemptId, clock: Callable[[], int]
 ) -> Iterator[tuple[KeyedStateBackend, RestoreMeasure | None]]:
-    """Yield (backend of :func:`live_backend`, bytes and duration of its restore; None if nothing was restored)."""
+    """Yield (backend of :func:`live_backend`, bytes and duration of its restore; None if nothing was restored). If the
+    subtask leaves the state unread, the backend is empty."""
+    if work.plan.is_blind(subtask):
+        with closing(HeapKeyedStateBackend(layout.schema, layout.ranges[subtask])) as empty:
+            yield empty, None
+        return
     sources, backend = layout.sources[subtask], work.pipeline.backend
     size_bytes = bytes_to_read(layout.schema, layout.ranges[subtask], sources, backend)
     began_ms = clock()
@@ -300,9 +307,12 @@ def _watched(work: Work, subtask: int, backend: KeyedStateBackend) -> tuple[Chan
 
 
 def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
-    """Return the number of keys of the subtask after the interval; None if it is unknown. If the number before the
-    interval is unknown, the keys are counted, but only if a restore or a snapshot reads the whole state in any case."""
+    """Return the number of keys of the subtask after the interval; None if it is unknown, as with open deltas. If the
+    number before the interval is unknown, the keys are counted, but only if a restore or a snapshot reads the whole
+    state in any case."""
     layout = work.plan.layout
+    if work.plan.is_blind(subtask):
+        return None
     counted = written.keys_after(layout.keys[subtask])
     if counted is not None:
         return counted

@@ -16,6 +16,7 @@ from statelib.model.checkpoint import (
     CheckpointManifest,
     CheckpointMetadata,
     DataInterval,
+    Delta,
     EventCounts,
     FileRecord,
     OperatorState,
@@ -85,6 +86,7 @@ SIDE_DATA = (
     SideDataRecord("table", RANGE, RelativeFileStateHandle("a-0-0", 400)),
     SideDataRecord("days", RANGE, ByteStreamStateHandle("days", b"\x00\xff")),
 )
+DELTA = Delta(CheckpointId(16), RANGE, STATISTICS)
 VERSIONS = (TableVersion("source", "0f-1", 0), TableVersion("sources.é", "x", 2**62))
 
 
@@ -96,9 +98,14 @@ def metadata() -> bytes:
 
 
 def assert_same(left: CheckpointManifest, right: CheckpointManifest) -> None:
-    assert dataclasses.replace(left, statistics=()) == dataclasses.replace(right, statistics=())
-    assert len(left.statistics) == len(right.statistics)
-    for a, b in zip(left.statistics, right.statistics, strict=True):
+    bare = [dataclasses.replace(each, statistics=(), deltas=()) for each in (left, right)]
+    assert bare[0] == bare[1]
+    assert [dataclasses.replace(d, statistics=()) for d in left.deltas] == [
+        dataclasses.replace(d, statistics=()) for d in right.deltas
+    ]
+    recorded = [(*each.statistics, *(s for d in each.deltas for s in d.statistics)) for each in (left, right)]
+    assert len(recorded[0]) == len(recorded[1])
+    for a, b in zip(*recorded, strict=True):
         assert a.same_content(b)
         assert (b.entries.dtype, b.digests.dtype) == (np.int64, np.uint64)
 
@@ -113,8 +120,9 @@ def assert_same(left: CheckpointManifest, right: CheckpointManifest) -> None:
         dataclasses.replace(MANIFEST, files=(MERGED, *MANIFEST.files)),
         dataclasses.replace(MANIFEST, files=(OWNED, *MANIFEST.files), side_data=SIDE_DATA),
         dataclasses.replace(MANIFEST, position=SourcePosition(DataInterval(-5, 10), 9, VERSIONS)),
+        dataclasses.replace(MANIFEST, deltas=(DELTA, dataclasses.replace(DELTA, checkpoint_id=CheckpointId(17)))),
     ],
-    ids=["checkpoint", "first savepoint", "merged", "side data", "versions"],
+    ids=["checkpoint", "first savepoint", "merged", "side data", "versions", "deltas"],
 )
 def test_a_manifest_is_read_back(manifest: CheckpointManifest) -> None:
     data = append_manifest(metadata(), manifest)

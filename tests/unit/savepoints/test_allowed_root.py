@@ -2,7 +2,7 @@
 
 import pytest
 
-from statelib.savepoints.opened import pipeline_directory
+from statelib.savepoints.own_directories import pipeline_directory
 
 
 @pytest.mark.parametrize("root", ["file:///srv/state", "s3://bucket/root", "s3://bucket"])

@@ -290,16 +290,17 @@ export interface StateComparison {
 }
 
 /**
- * A state of the checkpoint. `digest_hex`: the sum of the hashes of all entries, equal for equal content.
- * `entries_by_key_group`: from key group 0 on; null if the answer would be too large.
+ * A state of the checkpoint. `digest_hex`: the sum of the hashes of all entries, equal for equal content. It and
+ * `entries` are null if open deltas are not merged with the state yet. `entries_by_key_group`: from key group 0
+ * on; null as well, or if the answer would be too large.
  */
 export interface StateFacts {
   operator: string;
   name: string;
   kind: string;
   type: string;
-  entries: number;
-  digest_hex: string;
+  entries: number | null;
+  digest_hex: string | null;
   entries_by_key_group: number[] | null;
 }
 

@@ -10,11 +10,11 @@ const STATE_COLUMNS: Column<StateFacts>[] = [
   { id: "operator", head: "Operator", by: (one) => one.operator, cell: (one) => <span className="mono sub">{one.operator}</span> },
   { id: "kind", head: "Kind", by: (one) => one.kind, cell: (one) => one.kind },
   { id: "type", head: "Type", cell: (one) => <code className="type">{one.type}</code> },
-  { id: "entries", head: "Entries", number: true, by: (one) => one.entries, cell: (one) => grouped(one.entries) },
+  { id: "entries", head: "Entries", number: true, by: (one) => one.entries, cell: (one) => (one.entries === null ? <span className="none">not counted</span> : grouped(one.entries)) },
   {
     id: "digest",
     head: "Digest",
-    cell: (one) => <code title={one.digest_hex}>{one.digest_hex.slice(0, 12)}</code>,
+    cell: (one) => (one.digest_hex === null ? <span className="none">open</span> : <code title={one.digest_hex}>{one.digest_hex.slice(0, 12)}</code>),
   },
 ];
 
