@@ -28,30 +28,42 @@ def recorded_changes(opened: Checkpoint, state: str) -> Iterator[pa.Table] | Non
     :mod:`statelib.backends.changed_entries`) and ``value``, which is null in a deleted entry. Return None if they were
     not recorded for all key groups.
 
-    The iterator raises as the reader of the checkpoint, and CorruptStateError (``bad-changes``)."""
+    The iterator raises as :func:`read_changes`."""
+    records = records_of_changes(opened, state)
+    return None if records is None else _tables(opened, state, records)
+
+
+def records_of_changes(opened: Checkpoint, state: str) -> list[SideDataRecord] | None:
+    """Return the records of the changes of a state, in the order of their key groups. Return None if they were not
+    recorded for all key groups."""
     stored = opened.manifest.side_data if opened.manifest else ()
     records = sorted(
         (record for record in stored if record.name == changes_name(state)),
         key=lambda record: record.key_group_range.start,
     )
     groups = [group for record in records for group in record.key_group_range]
-    if groups != list(range(opened.schema().max_parallelism)):
-        return None
-    return _read(opened, state, records)
+    return records if groups == list(range(opened.schema().max_parallelism)) else None
 
 
-def _read(opened: Checkpoint, state: str, records: list[SideDataRecord]) -> Iterator[pa.Table]:
-    schema, reader = opened.schema(), opened.reader()
+def read_changes(opened: Checkpoint, state: str, record: SideDataRecord) -> Iterator[pa.RecordBatch]:
+    """Yield changes with the columns ``key`` (serialized), ``change`` and ``value``.
+
+    Raises as the reader of the checkpoint, and CorruptStateError (``bad-changes``)."""
+    expected = changes_schema(opened.schema().state(state))
+    with pa.ipc.open_stream(pa.py_buffer(opened.reader().read(record.handle))) as stream:
+        if stream.schema != expected:
+            raise CorruptStateError(
+                f"{opened.directory}: changes of state {state!r}: expected the columns {expected.types}, "
+                f"found {stream.schema.types}",
+                kind="bad-changes",
+            )
+        yield from stream
+
+
+def _tables(opened: Checkpoint, state: str, records: list[SideDataRecord]) -> Iterator[pa.Table]:
+    schema = opened.schema()
     descriptor = schema.state(state)
-    expected = changes_schema(descriptor)
     for record in records:
-        with pa.ipc.open_stream(pa.py_buffer(reader.read(record.handle))) as stream:
-            if stream.schema != expected:
-                raise CorruptStateError(
-                    f"{opened.directory}: changes of state {state!r}: expected the columns {expected.types}, "
-                    f"found {stream.schema.types}",
-                    kind="bad-changes",
-                )
-            for batch in stream:
-                columns = key_columns(schema, descriptor, as_ragged(batch["key"]), KEY_COLUMNS)
-                yield pa.table({**columns, "change": batch["change"], "value": batch["value"]})
+        for batch in read_changes(opened, state, record):
+            columns = key_columns(schema, descriptor, as_ragged(batch["key"]), KEY_COLUMNS)
+            yield pa.table({**columns, "change": batch["change"], "value": batch["value"]})

@@ -1,13 +1,14 @@
 """The changes that a run records for a feed: they are part of the checkpoint and verified by the gate, but never
 restored and not required."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from statelib.backends import changed_entries
-from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.publication.steps import publish_tables
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -16,6 +17,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
+from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.recorded_changes import changes_name, recorded_changes
 from statelib.savepoints.verification import verify
@@ -132,3 +134,21 @@ def test_a_pipeline_file_cannot_use_the_names_of_recorded_changes(tmp_path: Path
         InvalidRequestError, match=r"side_data\.0: expected a name that does not start with 'statelib\.'"
     ):
         deployment.pipeline("sales")
+
+
+def test_a_comparison_with_the_base_reads_the_recorded_changes(deployment: Deployment, tmp_path: Path) -> None:
+    checkpoint_of(deployment, "sales", 2, sales(6))
+    before, after = opened(deployment, 1), opened(deployment, 2)
+    assert after.manifest is not None
+    whole = Diff(before, replace(after, manifest=replace(after.manifest, side_data=()))).to_arrow("total")
+    assert len(whole)
+    assert Diff(before, after).to_arrow("total").equals(whole)
+    directory = tmp_path / "state" / "sales" / "chk-2"
+    for file in directory.iterdir():
+        if file.name != "_metadata":
+            file.unlink()
+    assert Diff(before, after).to_arrow("total").equals(whole)
+    with pytest.raises(NotFoundError):
+        Diff(before, after).to_arrow("per_item")
+    with pytest.raises(NotFoundError):
+        Diff(after, before).to_arrow("total")

@@ -19,6 +19,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.diff.states import Diff
+from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.recorded_changes import recorded_changes
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
 from tests.support.extent import examples
@@ -142,9 +143,12 @@ class History:
                 continue
             assert recorded is not None
             rows = {key_of(row): row for table in recorded for row in table.to_pylist()}
-            diff = Diff(self.deployment.open(catalog.get(PipelineName("carts"), record.base)), after).to_arrow(state)
+            before = self.deployment.open(catalog.get(PipelineName("carts"), record.base))
+            differences = differing(before, after, state)
+            diff = {key_of(row): row for row in Diff(before, after).to_arrow(state).to_pylist()}
+            assert {key: (row["before"], row["after"]) for key, row in diff.items()} == differences
             kinds = {"added": INSERTED, "changed": UPDATED, "removed": DELETED}
-            for row in diff.to_pylist():
+            for row in diff.values():
                 written = rows.pop(key_of(row), None)
                 if written is None:
                     assert row["change"] == "changed"
@@ -221,6 +225,13 @@ class History:
         for table in ("feed", "now", "item_feed"):
             assert list((self.root / table / "_staging").iterdir()) == [], "nothing is left over"
         assert len(list((self.root / "now").glob("commit-*/_manifest.json"))) <= 2
+
+
+def differing(before: Checkpoint, after: Checkpoint, state: str) -> dict[tuple[Any, ...], tuple[Any, Any]]:
+    """Return the values before and after of the entries that differ, of all entries of both checkpoints."""
+    old, new = ({key_of(row): row["value"] for row in side.to_arrow(state).to_pylist()} for side in (before, after))
+    pairs = {key: (old.get(key), new.get(key)) for key in old.keys() | new.keys()}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def key_of(row: dict[str, Any]) -> tuple[Any, ...]:

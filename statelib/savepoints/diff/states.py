@@ -2,6 +2,7 @@
 
 Key groups with equal counts and digests in both manifests are not read. Without two manifests, handles whose files both
 snapshots share are not read. All other key groups are read in windows, so that the memory does not grow with the state.
+Of a checkpoint that was built on the other one, the changes that its run recorded are read instead of the state.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -16,6 +17,7 @@ from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.restore.changes import WORDS, ChangeKind, Changes, compare_rows
 from statelib.restore.schemas.matching import as_stored, describe
+from statelib.savepoints.diff.recorded import RecordedSide
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.opened import Checkpoint
 from statelib.serializers.entries.keys import decode_keys
@@ -120,13 +122,15 @@ class Diff:
 @dataclass
 class _Pair:
     """One state in both snapshots. ``incomparable``: why it cannot be compared, or ''. ``differs``: the key groups
-    whose entries must be compared. ``counts``: the numbers of added, removed and changed entries so far."""
+    whose entries must be compared. ``recorded``: the changes that the run of the later snapshot recorded. ``counts``:
+    the numbers of added, removed and changed entries so far."""
 
     name: str
     before: StateDescriptor | None
     after: StateDescriptor | None
     incomparable: str
     differs: Mask
+    recorded: RecordedSide | None
     counts: list[int]
 
 
@@ -153,7 +157,8 @@ class _Pass:
         if not incomparable and before and after and describe(before, names=False) != describe(after, names=False):
             incomparable = f"type: {describe(before)} before, {describe(after)} after"
         differs = np.zeros(len(self._before.whole), np.bool_) if incomparable else self._differs(name)
-        return _Pair(name, before, after, incomparable, differs, [0, 0, 0])
+        recorded = None if incomparable else RecordedSide.of(self._before.opened, self._after.opened, name)
+        return _Pair(name, before, after, incomparable, differs, recorded, [0, 0, 0])
 
     def _differs(self, name: str) -> Mask:
         """Return the key groups of a state whose entries must be compared: neither statistics nor shared files prove
@@ -174,13 +179,16 @@ class _Pass:
             for pair in comparable:
                 each(pair.name, self._table(pair, compare_rows(NO_ROWS, NO_ROWS)))
         for window in self._windows(comparable):
-            old, new = self._before.read(window), self._after.read(window)
+            old = self._before.read(window)
+            is_read = any((pair.differs & window).any() and not pair.recorded for pair in comparable)
+            new = self._after.read(window) if is_read else [NO_ROWS for _ in self._after.index]
             for pair in comparable:
                 wanted = pair.differs & window
-                rows = [
-                    self._cut(side, read, pair.name, wanted) for side, read in ((self._before, old), (self._after, new))
-                ]
-                changes = compare_rows(*rows)
+                before = self._cut(self._before, old, pair.name, wanted)
+                if pair.recorded:
+                    changes = compare_rows(*pair.recorded.both(before, wanted))
+                else:
+                    changes = compare_rows(before, self._cut(self._after, new, pair.name, wanted))
                 pair.counts = [n + changes.count(change) for n, change in zip(pair.counts, ChangeKind, strict=True)]
                 if each and len(changes):
                     each(pair.name, self._table(pair, changes))
