@@ -58,10 +58,10 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 def block(kind: str, part: str) -> str:
     """Return the only block of the document that contains ``part``."""
-    (found,) = [
+    (chosen,) = [
         text for text in re.findall(rf"^```{kind}\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE) if part in text
     ]
-    return str(found)
+    return str(chosen)
 
 
 def results(deployment: Deployment, part: str) -> dict[str, Any]:
