@@ -267,6 +267,14 @@ def test_page_views_become_visits(cook: Cook) -> None:
     answer = in_order(cook.answer("visits"))
     assert answer == in_order(computed(sql, views))
     assert any(began[:10] < ended[:10] for _, began, ended, *_ in answer), "a visit lasts over midnight"
+    feed = pl.read_parquet(cook.data / "tables/ended_visits/commit-*/*.parquet")
+    assert feed["change"].unique().to_list() == ["insert"]
+    began, ended = pl.col("window_start"), pl.col("window_end") - timedelta(minutes=30)
+    texts = [moment.dt.strftime("%Y-%m-%dT%H:%M:%S+00:00") for moment in (began, ended)]
+    rows = feed.select("visitor", *texts, "views", pl.col("pages").list.len(), "first", "last").rows()
+    is_over = [row for row in answer if row[2] <= "2026-01-03T22:30:00+00:00"]
+    assert in_order(rows) == is_over
+    assert len(is_over) < len(answer)
 
 
 def test_the_totals_are_those_of_local_days(cook: Cook) -> None:

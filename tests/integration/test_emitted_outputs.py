@@ -3,6 +3,7 @@ they are published, and readable without a table."""
 
 import dataclasses
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -177,17 +178,21 @@ def head_epoch(deployment: Deployment) -> int:
 
 
 def test_retention_keeps_rows_until_they_are_published(deployment: Deployment, tmp_path: Path) -> None:
-    (tmp_path / "feed").write_text("not a directory")
+    foreign = tmp_path / "feed" / "commit-00000001"
+    foreign.mkdir(parents=True)
+    (foreign / "_manifest.json").write_text("{}")
     for number in (1, 2, 3, 4):
         run(deployment, number)
     change_file(deployment, FEED)
     (retired,) = retire(deployment)
     reasons = {each.checkpoint_id: each.because for each in retired.kept}
     assert reasons.keys() == {1, 2, 3, 4}
-    assert reasons[CheckpointId(2)] == (
+    assert "its rows of output alerts may not be published: table feed cannot be read: " in reasons[CheckpointId(2)]
+    shutil.rmtree(tmp_path / "feed")
+    (retired,) = retire(deployment, dry_run=True)
+    assert {each.checkpoint_id: each.because for each in retired.kept}[CheckpointId(2)] == (
         "its rows of output alerts are not published to table feed: statelib publish counts"
     )
-    (tmp_path / "feed").unlink()
     clean(deployment)
     publish(deployment)
     assert found_alerts(feed_rows(tmp_path / "feed")) == of_days(1, 2, 3)

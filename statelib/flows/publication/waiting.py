@@ -22,20 +22,22 @@ def waiting_outputs(deployment: Deployment, pipeline: Pipeline) -> dict[Checkpoi
     lineage = deployment.catalog().lineage(name, head)
     reasons: dict[CheckpointId, str] = {}
     for table, output in feeds.items():
-        published = _published(deployment, pipeline, table)
+        reason = f"its rows of output {output} are not published to table {table}: statelib publish {name}"
+        try:
+            published = _published(deployment, pipeline, table)
+        except StatelibError as error:
+            published = frozenset()
+            reason = f"its rows of output {output} may not be published: table {table} cannot be read: {error.message}"
         for record in lineage:
             if record.checkpoint_id not in published and output in _outputs(deployment, record):
-                text = f"its rows of output {output} are not published to table {table}: statelib publish {name}"
-                reasons.setdefault(record.checkpoint_id, text)
+                reasons.setdefault(record.checkpoint_id, reason)
     return reasons
 
 
 def _published(deployment: Deployment, pipeline: Pipeline, table: str) -> frozenset[CheckpointId]:
-    """Return the checkpoints whose rows a feed has, and others that it does not need."""
-    try:
-        newest = open_target(deployment, pipeline, table, new_attempt()).newest()
-    except StatelibError:
-        return frozenset()
+    """Return the checkpoints whose rows a feed has, and others that it does not need. Raises as
+    :meth:`statelib.publication.target.TableTarget.newest`."""
+    newest = open_target(deployment, pipeline, table, new_attempt()).newest()
     if newest is None:
         return frozenset()
     return lineage_ids(deployment, PipelineName(pipeline.name), newest.checkpoint_id) or frozenset()
