@@ -85,7 +85,7 @@ class DeltaDirectory:
             crash_point("publication: delta committed")
         return done
 
-    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:  # noqa: ARG002 - all are there
+    def identities(self) -> Iterator[pa.Table]:
         delta = self._opened()
         assert delta is not None, "a table without a commit has no rows"
         for batch in delta.to_pyarrow_dataset().to_batches():
@@ -94,6 +94,12 @@ class DeltaDirectory:
                 rows = rows.append_column("commit", pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
                 rows = rows.append_column("change", pa.repeat(pa.scalar(INSERT), len(rows)))
             yield rows
+
+    def feed_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        delta = self._opened()
+        assert delta is not None, "a feed without a commit has no rows"
+        for batch in delta.to_pyarrow_dataset().to_batches(columns=list(columns)):
+            yield pa.Table.from_batches([batch])
 
     def tidy(self) -> None:
         """Do nothing: files that no version needs are removed by Delta's VACUUM, which the table's owner runs."""

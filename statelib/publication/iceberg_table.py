@@ -84,7 +84,7 @@ class IcebergTable:
                 crash_point("publication: iceberg committed")
         return done
 
-    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:  # noqa: ARG002 - all are there
+    def identities(self) -> Iterator[pa.Table]:
         with self._iceberg_errors(), self._catalog() as catalog:
             opened = self._opened(catalog)
             assert opened is not None, "a table without a commit has no rows"
@@ -94,6 +94,13 @@ class IcebergTable:
                     rows = rows.append_column("commit", pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
                     rows = rows.append_column("change", pa.repeat(pa.scalar(INSERT), len(rows)))
                 yield rows
+
+    def feed_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        with self._iceberg_errors(), self._catalog() as catalog:
+            opened = self._opened(catalog)
+            assert opened is not None, "a feed without a commit has no rows"
+            for batch in opened.scan(selected_fields=tuple(columns)).to_arrow_batch_reader():
+                yield pa.Table.from_batches([batch])
 
     def tidy(self) -> None:
         """Do nothing: snapshots and files that no snapshot needs are removed by Iceberg's maintenance, which the

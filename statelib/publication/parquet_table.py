@@ -60,14 +60,16 @@ class ParquetTable:
             prepared.publish(encode_manifest(manifest))
         return done
 
-    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+    def identities(self) -> Iterator[pa.Table]:
         manifest = self._newest_manifest()
         assert manifest is not None, "a feed without a commit has no rows"
-        names = [*manifest.identity, "commit", "change", *columns]
+        yield from self.feed_rows([*manifest.identity, "commit", "change"])
+
+    def feed_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         for number in self._place.listing().numbers:
             for file in self._manifest(number).files:
                 with self._place.opened(file.path) as source:
-                    for batch in pq.ParquetFile(source).iter_batches(columns=names):
+                    for batch in pq.ParquetFile(source).iter_batches(columns=columns):
                         yield pa.Table.from_batches([batch])
 
     def tidy(self) -> None:

@@ -105,9 +105,13 @@ class TableTarget(Protocol):
         InvalidRequestError (``columns-changed``)."""
         ...
 
-    def identities(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
-        """Yield the columns that identify a row, ``commit``, ``change`` and ``columns``, of every row of a feed, in any
-        order. Other columns may be there, too. The rows of a table are insertions."""
+    def identities(self) -> Iterator[pa.Table]:
+        """Yield the columns that identify a row, ``commit`` and ``change``, of every row of a feed, in any order. Other
+        columns may be there, too. The rows of a table are insertions."""
+        ...
+
+    def feed_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield these columns of every row of a feed, in any order."""
         ...
 
     def tidy(self) -> None:

@@ -24,11 +24,14 @@ from statelib.publication.target import DELETE, INSERT, Commit, FeedContent, Wri
 from statelib.savepoints.emitted_outputs import emitted_rows
 from statelib.savepoints.opened import Checkpoint, located
 
-IDENTITY = ("checkpoint_id", "interval_start", "interval_end", ROW_NUMBER)
+_IDENTITY = ("checkpoint_id", "interval_start", "interval_end", ROW_NUMBER)
+_OF_RUNS = (*_IDENTITY, "commit", "change")
+"""The columns of a feed that tell which rows it has of which checkpoint."""
 _ROWS_AT_ONCE = 1 << 16
 
 History = Callable[[Sequence[str]], Iterator[pa.Table]]
-"""A function that yields the rows of a feed: see :meth:`statelib.publication.target.TableTarget.identities`."""
+"""A function that yields columns of the rows of a feed: see
+:meth:`statelib.publication.target.TableTarget.feed_rows`."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def output_changes(
     if newest is not None and record.base == newest.checkpoint_id:
         return OutputChanges((record,))
     lineage = deployment.catalog().lineage(record.pipeline, record.checkpoint_id)[::-1]
-    published = _published_runs(history(())) if newest else {}
+    published = _published_runs(history(_OF_RUNS)) if newest else {}
     missing = [each for each in lineage if not _is_alive(each, published)]
     gone = [each.checkpoint_id for each in missing if each.state is not CheckpointState.COMPLETED]
     before = lineage_ids(deployment, record.pipeline, newest.checkpoint_id) if newest else None
@@ -91,9 +94,8 @@ def lineage_ids(
 
 
 def _published_runs(tables: Iterable[pa.Table]) -> dict[CheckpointId, PublishedRun]:
-    """Return the rows of each checkpoint in a feed. ``tables``: as of
-    :meth:`statelib.publication.target.TableTarget.identities`."""
-    names = ["checkpoint_id", "interval_start", "interval_end", "commit", "change"]
+    """Return the rows of each checkpoint in a feed. ``tables``: its columns :data:`_OF_RUNS`."""
+    names = [name for name in _OF_RUNS if name != ROW_NUMBER]
     counts: dict[tuple[int, int], PublishedRun] = {}
     for table in tables:
         groups = table.group_by(names).aggregate([(ROW_NUMBER, "count")])
@@ -138,7 +140,7 @@ class OutputContent(FeedContent):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        return IDENTITY
+        return _IDENTITY
 
     def write_changes(self, commit: Commit, write: Write) -> None:
         write(feed_table(commit, pa.nulls(0, pa.string()), self.schema.empty_table()))
@@ -157,7 +159,7 @@ class OutputContent(FeedContent):
 
     def _add_again(self, commit: Commit, write: Write) -> None:
         """Add rows that the feed had before, from the commit that added them."""
-        for table in self._history([*self._columns]):
+        for table in self._history(["checkpoint_id", "commit", *self.schema.names]):
             for run in self._changes.added_again:
                 of_run = pc.and_(
                     pc.equal(table["checkpoint_id"], run.checkpoint_id), pc.equal(table["commit"], run.added)

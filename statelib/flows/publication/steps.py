@@ -152,12 +152,12 @@ def _content(
 ) -> tuple[FeedContent, tuple[CheckpointId, ...]]:
     """Return (content of the next commit of a table, checkpoints whose rows are lost)."""
     if pipeline.publish[name].output is not None:
-        changes = output_changes(deployment, record, newest, target.identities)
+        changes = output_changes(deployment, record, newest, target.feed_rows)
         for lost in changes.lost:
             log.warning(
                 "%s: table %s: checkpoint %d was deleted before its rows were published", pipeline.name, name, lost
             )
-        return output_content(deployment, pipeline, name, changes, target.identities), changes.lost
+        return output_content(deployment, pipeline, name, changes, target.feed_rows), changes.lost
     content = PublishedContent(
         pipeline,
         pipeline.publish[name],
