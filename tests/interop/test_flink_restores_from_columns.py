@@ -192,6 +192,11 @@ def test_savepoints_made_of_columns_are_restored_by_flink_1(tmp_path: Path, flin
     check(flink_1, tmp_path, (2,), SHAPES[:1])
 
 
+def test_savepoints_made_of_columns_are_restored_by_flink_2(tmp_path: Path, flink_2: Flink) -> None:
+    """Decimals, of Java and of SQL, are among them."""
+    check(flink_2, tmp_path, (2,), SHAPES[:1])
+
+
 @pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])

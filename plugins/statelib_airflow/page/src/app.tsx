@@ -5,6 +5,7 @@ import { useHash, useRoute } from "./location";
 import { CheckpointPage } from "./pages/checkpoint";
 import { ComparePage } from "./pages/compare";
 import { HistoryPage } from "./pages/history";
+import { NamedPage } from "./pages/named";
 import { OverviewPage } from "./pages/overview";
 import { RunPage } from "./pages/run";
 import { StoragePage, StorageOfPage } from "./pages/storage";
@@ -51,6 +52,8 @@ function Place({ route }: { route: Route }) {
       return <HistoryPage key={route.pipeline} pipeline={route.pipeline} query={route.query} />;
     case "checkpoint":
       return <CheckpointPage key={`${route.pipeline}/${route.id}`} pipeline={route.pipeline} id={route.id} />;
+    case "named":
+      return <NamedPage key={route.pipeline} pipeline={route.pipeline} name={route.name} />;
     case "compare":
       return <ComparePage key={route.pipeline} pipeline={route.pipeline} left={route.left} right={route.right} />;
     case "storage":
@@ -91,6 +94,7 @@ export function titleOf(route: Route): string {
     overview: () => [],
     history: () => (route.at === "history" ? [route.pipeline] : []),
     checkpoint: () => (route.at === "checkpoint" ? [String(route.id), route.pipeline] : []),
+    named: () => (route.at === "named" ? [route.name, route.pipeline] : []),
     compare: () => (route.at === "compare" ? ["Compare", route.pipeline] : []),
     storage: () => (route.at === "storage" && route.pipeline ? ["Storage", route.pipeline] : ["Storage"]),
     run: () => (route.at === "run" ? [route.run] : []),

@@ -4,10 +4,14 @@ export type Route =
   | { at: "overview"; query: Query }
   | { at: "history"; pipeline: string; query: Query }
   | { at: "checkpoint"; pipeline: string; id: number; query: Query }
+  | { at: "named"; pipeline: string; name: Named; query: Query }
   | { at: "compare"; pipeline: string; left: number | null; right: number | null; query: Query }
   | { at: "storage"; pipeline: string | null; query: Query }
   | { at: "run"; dag: string; run: string; query: Query }
   | { at: "nowhere"; text: string; query: Query };
+
+/** What a checkpoint can be called instead of its id: the one on which the next run builds, or the newest complete one. */
+export type Named = "head" | "latest";
 
 export type Query = Record<string, string>;
 
@@ -17,6 +21,7 @@ export const to = {
   overview: () => "#/",
   history: (pipeline: string, query: Query = {}) => `#/p/${part(pipeline)}${search(query)}`,
   checkpoint: (pipeline: string, id: number) => `#/p/${part(pipeline)}/c/${id}`,
+  named: (pipeline: string, name: Named) => `#/p/${part(pipeline)}/c/${name}`,
   compare: (pipeline: string, left: number | null, right: number | null) =>
     `#/p/${part(pipeline)}/compare${search({ left: text(left), right: text(right) })}`,
   storage: (pipeline?: string) => (pipeline === undefined ? "#/storage" : `#/p/${part(pipeline)}/storage`),
@@ -49,6 +54,9 @@ function ofPipeline(pipeline: string, third: string | undefined, fourth: string 
   if (parts === 3 && third === "storage") return { at: "storage", pipeline, query };
   if (parts === 3 && third === "compare") {
     return { at: "compare", pipeline, left: id(query.left), right: id(query.right), query };
+  }
+  if (parts === 4 && third === "c" && (fourth === "head" || fourth === "latest")) {
+    return { at: "named", pipeline, name: fourth, query };
   }
   const number = id(fourth);
   if (parts === 4 && third === "c" && number !== null) return { at: "checkpoint", pipeline, id: number, query };

@@ -144,6 +144,24 @@ describe("one checkpoint", () => {
     expect(screen.getByRole("heading", { level: 1 }).textContent).toBe("Savepoint 138");
   });
 
+  it("is found by the names head and latest", async () => {
+    show("#/p/aircraft_activity/c/head");
+    const head = history("aircraft_activity").find((one) => one.head)?.checkpoint_id;
+    const link = await screen.findByRole("link", { name: "Link to the head" });
+    expect(link.getAttribute("href")).toBe("#/p/aircraft_activity/c/head");
+    expect(screen.getByRole("heading", { level: 1 }).textContent).toBe(`Checkpoint ${head}`);
+    cleanup();
+    show("#/p/aircraft_activity/c/latest");
+    const newest = history("aircraft_activity")[0]?.checkpoint_id;
+    expect((await screen.findByRole("heading", { level: 1 })).textContent).toContain(`${newest}`);
+    expect(asked).toContainEqual("pipelines/aircraft_activity/checkpoints?limit=1&state=COMPLETED");
+  });
+
+  it("says that there is no head", async () => {
+    show("#/p/gate_turnarounds/c/head");
+    expect(await screen.findByText("gate_turnarounds has no head.")).toBeTruthy();
+  });
+
   const answered = (changed: object) => (path: string): [number, unknown] =>
     path.endsWith("/143") ? [200, { ...detailOf(history("aircraft_activity")[0]!), ...changed }] : usual(path);
 

@@ -7,6 +7,8 @@ describe("places", () => {
     ["", { at: "overview" }],
     [to.history("route_delays", { state: "ABORTED", q: "a b" }), { at: "history", pipeline: "route_delays", query: { state: "ABORTED", q: "a b" } }],
     [to.checkpoint("route_delays", 41), { at: "checkpoint", pipeline: "route_delays", id: 41 }],
+    [to.named("route_delays", "head"), { at: "named", pipeline: "route_delays", name: "head" }],
+    [to.named("a/b", "latest"), { at: "named", pipeline: "a/b", name: "latest" }],
     [to.compare("route_delays", 7, 9), { at: "compare", pipeline: "route_delays", left: 7, right: 9 }],
     [to.compare("route_delays", 7, null), { at: "compare", left: 7, right: null }],
     [to.storage(), { at: "storage", pipeline: null }],

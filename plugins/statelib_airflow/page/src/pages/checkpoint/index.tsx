@@ -43,6 +43,11 @@ export function CheckpointPage({ pipeline: name, id }: { pipeline: string; id: n
 function Actions({ pipeline, detail }: { pipeline: PipelineRow | null; detail: CheckpointDetail }) {
   return (
     <div className="actions">
+      {detail.head && (
+        <a className="button" href={to.named(detail.pipeline, "head")} title="This address always shows the head, also after the next run">
+          Link to the head
+        </a>
+      )}
       {detail.base !== null && (
         <a className="button" href={to.compare(detail.pipeline, detail.base, detail.checkpoint_id)}>
           Compare with base
