@@ -32,6 +32,7 @@ from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
 from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
 from tests.integration.airflow_reports import Received, check_received, listening
+from tests.integration.airflow_sources import BALANCES, assert_several_sources_are_applied, balances_file
 from tests.support.worlds import CALM, publish_here
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
@@ -107,6 +108,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     (pipelines / f"{FED}.yaml").write_text(yaml.safe_dump(streaks | fed, sort_keys=False))
     with (pipelines / f"{STREAKS}.yaml").open("a") as file:
         file.write(PUBLISH)
+    (pipelines / f"{BALANCES}.yaml").write_text(balances_file())
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places), listening(places) as receivers:
@@ -254,6 +256,10 @@ def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World)
     client.clear(dag, run.run_id)
     again = world.succeed(world.wait(day, dag))
     assert client.task_states(dag, again.run_id)["snapshot"] == "skipped", "an applied interval is not waited for"
+
+
+def test_a_run_applies_the_events_of_several_sources(world: World) -> None:
+    assert_several_sources_are_applied(world)
 
 
 def test_updates_of_an_asset_start_runs_for_their_intervals(world: World) -> None:
