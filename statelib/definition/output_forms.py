@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from statelib.aggregates.grouping import one_array
 from statelib.backends.emitted_rows import EmittedRows
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.framed_state import framed
@@ -33,12 +34,10 @@ class OutputForm:
 
     def flat(self, rows: pa.Table) -> pa.Table:
         """Return rows of a checkpoint as tables show them. A column that they do not have is null, and a column that
-        the output does not have is left out. Closed windows have to be in the form of the state.
+        the output does not have is left out. This also applies to the fields of a state whose windows were closed.
 
         Raises InvalidRequestError (``other-output``)."""
         try:
-            if self.columns and rows.schema != self.stored:
-                raise pa.ArrowInvalid(f"the state is stored as {self.stored.field('value').type} now")
             whole = pa.table([_column(rows, field) for field in self.stored], schema=self.stored)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             types = ", ".join(f"{field.name}: {field.type}" for field in rows.schema)
@@ -75,8 +74,13 @@ def _form(pipeline: Pipeline, name: str, output: OutputDefinition) -> OutputForm
     return OutputForm(name, pa.schema(list(stored.items())), closed_columns(pipeline, output.closed))
 
 
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """Return a column in the declared type. A column that the rows do not have is null."""
+def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
+    """Return a column in the declared type. A column, or a field of a row, that the rows do not have is null."""
     if field.name not in rows.column_names:
-        return pa.chunked_array([pa.nulls(len(rows), field.type)])
-    return rows[field.name].cast(field.type)
+        return pa.nulls(len(rows), field.type)
+    values = one_array(rows[field.name])
+    if not (pa.types.is_struct(values.type) and pa.types.is_struct(field.type)):
+        return values.cast(field.type)
+    fields = pa.table(values.flatten(), names=[each.name for each in values.type])
+    parts = [_column(fields, each) for each in field.type]
+    return pa.StructArray.from_arrays(parts, fields=list(field.type), mask=values.is_null())

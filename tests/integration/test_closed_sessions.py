@@ -150,11 +150,18 @@ def test_late_events_open_a_session_of_their_own(tmp_path: Path) -> None:
     assert datetime.fromtimestamp((noon + 6 * HOUR_MS) / 1000, UTC).hour == 18
 
 
-def test_sessions_of_another_form_are_refused_by_name(tmp_path: Path) -> None:
+def test_earlier_sessions_have_the_fields_that_are_declared_now(tmp_path: Path) -> None:
     deployment = deployment_of(tmp_path, "heap", "canonical", "0s", "0s")
     checkpoint_of(deployment, "visits", 1, table([("a", 1, day(1).start_ms)]))
     file = tmp_path / "pipelines" / "visits.yaml"
-    file.write_text(file.read_text().replace("views: {agg: count}", "views: {agg: count}, most: {agg: max, of: cents}"))
-    with pytest.raises(InvalidRequestError, match=r"output ended: the state is stored as struct.*most") as refusal:
+    text = file.read_text()
+    file.write_text(text.replace("views: {agg: count}", "name: {agg: max, of: who}, views: {agg: count}"))
+    checkpoint_of(deployment, "visits", 2, table([("b", 7, day(2).start_ms)]))
+    publish_tables(deployment, deployment.pipeline("visits"))
+    rows = feed_rows(tmp_path / "ended").sort_by("who").select(["who", "name", "views", "mean"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("a", None, 1, 1.0), ("b", "b", 1, 7.0)]
+    text = text.replace("{data}/ended", "{data}/other").replace("{agg: avg, of: cents}", "{agg: max, of: who}")
+    file.write_text(text)
+    with pytest.raises(InvalidRequestError, match="chk-1: output ended: Unsupported cast from struct") as refusal:
         publish_tables(deployment, deployment.pipeline("visits"))
     assert refusal.value.kind == "other-output"

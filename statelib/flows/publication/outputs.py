@@ -36,14 +36,13 @@ History = Callable[[Sequence[str]], Iterator[pa.Table]]
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """The rows of one checkpoint in a feed. ``added``: the first commit that added them. ``changed``: the newest commit
-    that added them or took them back. ``alive``: it added them."""
+    """The rows of one checkpoint in a feed. ``added``: the first commit that added them. ``alive``: the newest commit
+    with these rows added them, and did not take them back."""
 
     checkpoint_id: CheckpointId
     interval: DataInterval | None
     rows: int
     added: int
-    changed: int
     alive: bool
 
 
@@ -103,7 +102,7 @@ def _published_runs(tables: Iterable[pa.Table]) -> dict[CheckpointId, PublishedR
         plain = [groups[name].to_pylist() for name in ("checkpoint_id", "commit", "change", f"{ROW_NUMBER}_count")]
         for start, end, number, commit, change, rows in zip(*times, *plain, strict=True):
             interval = None if start is None else DataInterval(start, end)
-            run = PublishedRun(CheckpointId(number), interval, rows, commit, commit, change == INSERT)
+            run = PublishedRun(CheckpointId(number), interval, rows, commit, change == INSERT)
             before = counts.get((number, commit))
             counts[number, commit] = run if before is None else replace(run, rows=rows + before.rows)
     runs: dict[CheckpointId, PublishedRun] = {}
