@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.entries import removed_rows
-from statelib.backends.key_order import as_arrow, as_ragged, byte_order
+from statelib.backends.key_order import byte_order, coded
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.wrapped import WrappedBackend
 from statelib.formats.changelog.encoder import ChangedRows
@@ -118,12 +118,9 @@ def _coalesced(descriptor: StateDescriptor, writes: list[_Write]) -> ChangedRows
     """Return the last change of each key, in key order."""
     if not writes:
         return _NOTHING
-    keys = concat([write.keys for write in writes])
-    coded = as_arrow(keys).dictionary_encode()
-    codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64)
-    distinct = as_ragged(coded.dictionary)
+    codes, distinct = coded(concat([write.keys for write in writes]))
     last = np.zeros(len(distinct), np.int64)
-    np.maximum.at(last, codes, np.arange(len(keys), dtype=np.int64))
+    np.maximum.at(last, codes, np.arange(len(codes), dtype=np.int64))
     order = byte_order(distinct)
     removed = np.concatenate([write.removed for write in writes])[last[order]]
     put = order[~removed]

@@ -115,6 +115,12 @@ def as_ragged(array: pa.LargeBinaryArray) -> Ragged:
     return Ragged(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds)
 
 
+def coded(keys: Ragged) -> tuple[npt.NDArray[np.int64], Ragged]:
+    """Return (the number of each key among the distinct keys, the distinct keys in the order of their first place)."""
+    encoded = as_arrow(keys).dictionary_encode()
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64), as_ragged(encoded.dictionary)
+
+
 def _words(keys: Ragged) -> list[npt.NDArray[np.uint64]]:
     """Return the keys as sort columns: their bytes as big-endian 64-bit words, padded with zeros, then their lengths.
 

@@ -12,7 +12,7 @@ from statelib.model.handles import (
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.changelog.change_log import read_change_log
-from statelib.restore.changelog.merged_values import merged_into
+from statelib.restore.changelog.merged_values import merged_into, merged_rows
 from statelib.restore.check import Tally
 from statelib.restore.logged import open_log
 from statelib.restore.plan import RestoreSource
@@ -36,15 +36,25 @@ def with_open_deltas(
     (source,) = sources
     backend = restore([source.without_deltas()])
     try:
-        for number in range(len(source.deltas)):
-            for index, rows in _partial_values(source.of_delta(number)):
-                descriptor = source.schema.states[index]
-                before = backend.read(descriptor.name, rows.keys)
-                backend.write(before, descriptor.name, merged_into(descriptor, before.values, rows.values))
+        _merge_deltas(backend, source)
     except BaseException:
         backend.close()
         raise
     return backend
+
+
+def _merge_deltas(backend: KeyedStateBackend, source: RestoreSource) -> None:
+    """Merge the partial values of all deltas with each other, and then with the entries of the backend. So each entry
+    is read and written once."""
+    partial: dict[int, list[StateRows]] = {}
+    for number in range(len(source.deltas)):
+        for index, rows in _partial_values(source.of_delta(number)):
+            partial.setdefault(index, []).append(rows)
+    for index in sorted(partial):
+        descriptor = source.schema.states[index]
+        for rows in windows(merged_rows(descriptor, partial.pop(index))):
+            before = backend.read(descriptor.name, rows.keys)
+            backend.write(before, descriptor.name, merged_into(descriptor, before.values, rows.values))
 
 
 def check_deltas(source: RestoreSource, is_known: Callable[[StreamStateHandle], bool]) -> None:

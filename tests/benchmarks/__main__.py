@@ -13,6 +13,7 @@ from tests.benchmarks.measure import Ratio, table
 from tests.benchmarks.plots import bars_of, plot
 from tests.benchmarks.rows import (
     canonical,
+    cold,
     flink_restore,
     flink_savepoints,
     gated,
@@ -46,6 +47,7 @@ SUITES: tuple[tuple[tuple[str, ...], Suite], ...] = (
     (state_scan.ROWS, state_scan.run),
     (growth.ROWS, growth.run),
     (gated.ROWS, gated.run),
+    (cold.ROWS, cold.run),
     (orchestration.ROWS, orchestration.run),
     (published.ROWS, published.run),
     (workloads.ROWS, workloads.run),

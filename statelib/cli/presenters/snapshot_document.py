@@ -38,6 +38,14 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
         "drained": opened.manifest.drained if opened.manifest else False,
         "seed": opened.manifest.seed if opened.manifest else "",
         "restored_from": list(opened.manifest.restored_from) if opened.manifest else [],
+        "deltas": [
+            {
+                "checkpoint_id": delta.checkpoint_id,
+                "key_groups": str(delta.key_group_range),
+                "partial_values": delta.entries,
+            }
+            for delta in (opened.manifest.deltas if opened.manifest else ())
+        ],
         "side_data": [
             {
                 "name": part.name,

@@ -32,19 +32,34 @@ def snapshot_view(description: Json) -> Iterator[Block]:
         _add_operator(tree, operator)
     _add_side_data(tree, description["side_data"])
     _add_files(tree, description)
-    for state, events in description["late_events"].items():
-        _add(tree, _too_late(state, events))
-    if description["drained"]:
-        _add(tree, DRAINED)
-    if description["seed"]:
-        _add(tree, f"seeded from {description['seed']}")
-    if description["restored_from"]:
-        _add(tree, f"its subtasks restored from: {', '.join(description['restored_from'])}")
+    for text in _remarks(description):
+        _add(tree, text)
     if description["left_out"]:
         branch = _add(tree, "no state that can be read", "yellow")
         for text in description["left_out"]:
             _add(branch, text)
     yield Drawing(tree)
+
+
+def _remarks(description: Json) -> Iterator[str]:
+    """Yield the sentences about the run that took the snapshot."""
+    for state, events in description["late_events"].items():
+        yield _too_late(state, events)
+    if description["drained"]:
+        yield DRAINED
+    if description["seed"]:
+        yield f"seeded from {description['seed']}"
+    if description["restored_from"]:
+        yield f"its subtasks restored from: {', '.join(description['restored_from'])}"
+    if description["deltas"]:
+        yield _open_deltas(description["deltas"])
+
+
+def _open_deltas(deltas: list[Json]) -> str:
+    """Return the sentence about what is not merged with the state yet, and hence not counted."""
+    checkpoints = len({delta["checkpoint_id"] for delta in deltas})
+    values = amount(sum(delta["partial_values"] for delta in deltas), "partial value")
+    return f"open deltas of {amount(checkpoints, 'checkpoint')}: {values}, which readers merge with the state"
 
 
 def _too_late(state: str, events: int) -> str:

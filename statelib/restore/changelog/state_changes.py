@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from statelib.backends.key_order import as_arrow, as_ragged
+from statelib.backends.key_order import coded
 from statelib.errors import CorruptStateError
 from statelib.formats.changelog.change_set import ChangeRecords, Op
 from statelib.formats.keyed.header import stored_value_type
@@ -94,7 +94,7 @@ def _outcome(schema: KeyedStateSchema, descriptor: StateDescriptor, records: Cha
     if descriptor.kind is StateKind.TIMERS:
         return _timer_changes(schema, descriptor, records)
     owners = join_keys(schema, descriptor, KeyParts(records.key_groups, records.keys, records.namespaces))
-    codes, distinct = _coded(owners)
+    codes, distinct = coded(owners)
     resets = np.flatnonzero(np.isin(records.ops, _RESETS))
     last_reset = np.full(len(distinct), -1, np.int64)
     np.maximum.at(last_reset, codes[resets], resets)
@@ -161,7 +161,7 @@ def _timer_changes(schema: KeyedStateSchema, descriptor: StateDescriptor, record
     timers = concat([gather(lists.data, starts, stops - starts), records.arguments.take(removed_rows)])
     rows = np.concatenate([np.repeat(set_rows, counts), removed_rows])
     keys = join([group_prefix(schema, records.key_groups[rows]), timers])
-    codes, distinct = _coded(keys)
+    codes, distinct = coded(keys)
     last = np.full(len(distinct), -1, np.int64)
     np.maximum.at(last, codes, rows)
     is_set = np.flatnonzero(records.ops[last] == Op.ADD_ELEMENT)
@@ -231,7 +231,7 @@ def _map_changes(
     values = concat([values for _, _, values in parts]).take(order)
     owners = codes[rows_of_entries[order]]
     composite = join([distinct.take(owners), user_keys]) if len(order) else _NONE
-    entries, keys = _coded(composite)
+    entries, keys = coded(composite)
     is_merge = records.ops[rows_of_entries[order]] == Op.MERGE
     kinds = np.where(is_merge, MERGED, np.where(values.lengths > 0, PUT, GONE)).astype(np.int8)
     cleared = distinct.take(np.flatnonzero(last_reset >= 0))
@@ -294,12 +294,6 @@ def _user_keys(descriptor: StateDescriptor, records: ChangeRecords, rows: Rows) 
     end = codec_of(descriptor.user_key_type).skip(arguments.data, arguments.starts, limit)
     user_keys = gather(arguments.data, arguments.starts, end - arguments.starts)
     return user_keys, gather(arguments.data, end, limit - end)
-
-
-def _coded(rows: Ragged) -> tuple[Rows, Ragged]:
-    """Return the index of each row among the distinct rows, and the distinct rows."""
-    coded = as_arrow(rows).dictionary_encode()
-    return np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64), as_ragged(coded.dictionary)
 
 
 def _joined(batches: Sequence[ChangeRecords]) -> ChangeRecords:
