@@ -46,30 +46,30 @@ def guests(first: int, last: int) -> pa.Table:
     return pa.table({"guest": [f"guest-{n:04d}" for n in numbers], "stars": [float(n % 7) for n in numbers]})
 
 
-def taken(deployment: Deployment, number: int, events: pa.Table) -> CheckpointId:
+def taken(deployment: Deployment, number: int, events: pa.Table, name: str = NAME) -> CheckpointId:
     """Take the snapshot of a day, which is not judged yet."""
-    pipeline = deployment.pipeline(NAME)
+    pipeline = deployment.pipeline(name)
     checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
     publish_here(deployment, pipeline, checkpoint_id, events)
     return checkpoint_id
 
 
-def facts_of(deployment: Deployment, checkpoint_id: CheckpointId) -> CheckpointFacts:
+def facts_of(deployment: Deployment, checkpoint_id: CheckpointId, name: str = NAME) -> CheckpointFacts:
     """Return the facts that the gate collects about a snapshot that was taken."""
-    catalog, pipeline = deployment.catalog(), deployment.pipeline(NAME)
-    record = catalog.get(NAME, checkpoint_id)
-    lineage = catalog.lineage(NAME, record.base) if record.base is not None else []
-    proved = record.base is not None and catalog.gate.has_proved(NAME, record.base)
+    catalog, pipeline = deployment.catalog(), deployment.pipeline(name)
+    record = catalog.get(PipelineName(name), checkpoint_id)
+    lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
+    proved = record.base is not None and catalog.gate.has_proved(record.pipeline, record.base)
     return stored_facts.collect_facts(
         deployment, pipeline, record, deployment.open(record), lineage=lineage, base_proved=proved
     )
 
 
-def run_day(deployment: Deployment, number: int, events: pa.Table) -> CheckpointFacts:
+def run_day(deployment: Deployment, number: int, events: pa.Table, name: str = NAME) -> CheckpointFacts:
     """Take the checkpoint of a day, judge and register it, and return what the gate read."""
-    checkpoint_id = taken(deployment, number, events)
-    facts = facts_of(deployment, checkpoint_id)
-    pipeline = deployment.pipeline(NAME)
+    checkpoint_id = taken(deployment, number, events, name)
+    facts = facts_of(deployment, checkpoint_id, name)
+    pipeline = deployment.pipeline(name)
     report = check(deployment, pipeline, checkpoint_id)
     register(deployment, pipeline, checkpoint_id, report.report_uri)
     return facts

@@ -13,16 +13,21 @@ import pytest
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import check, register
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.restore.quarantine import release
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.fork import fork
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.formats.manifest.trailer import append_manifest
 from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
+from statelib.model.record import ClaimMode
 from statelib.quality.facts import CheckpointFacts
 from statelib.storage.uris import local_path
 from tests.integration.gate_rotation import NAME, TURNS, facts_of, guests, new_world, run_day, taken
-from tests.support.worlds import CHECKOUT
+from tests.support.worlds import CHECKOUT, publish_here
 
 FIRST = guests(0, 200)
 REFERRING = [("rocksdb", "incremental"), ("heap", "changelog"), ("rocksdb", "changelog")]
@@ -290,3 +295,83 @@ def test_the_document_has_the_table_of_referring_checkpoints() -> None:
     rows = [f"| {f.name} | {f.check} | {f.found} |" for f in FAULTS]
     table = "\n".join(["| fault | check that catches it | found by |", "|---|---|---|", *rows])
     assert table in (CHECKOUT / "docs" / "gate.md").read_text()
+
+
+# -- histories that are not one run after the other ------------------------------------------
+
+
+def test_the_first_run_after_a_restore_builds_on_its_proof(tmp_path: Path) -> None:
+    """The restored checkpoint was proved when it was registered, so that what it has is known."""
+    deployment = new_world(tmp_path)
+    for number in (1, 2, 3):
+        run_day(deployment, number, FIRST if number == 1 else few(number))
+    pipeline = deployment.pipeline(NAME)
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, "2", None, ClaimMode.NO_CLAIM), "test")
+    facts = run_day(deployment, 3, few(3))
+    assert facts.partial is not None
+    assert facts.partial.skipped
+    assert facts.record.base == 2
+
+
+def test_the_first_run_after_a_restore_by_path_is_read_whole(tmp_path: Path) -> None:
+    elsewhere = new_world(tmp_path / "elsewhere")
+    run_day(elsewhere, 1, FIRST)
+    pipeline = elsewhere.pipeline(NAME)
+    wanted = begin_savepoint(elsewhere, pipeline, format="native", target=None, note="", owner="test", key="1")
+    publish_here(elsewhere, pipeline, wanted.checkpoint_id)
+    directory = register(elsewhere, pipeline, wanted.checkpoint_id).directory
+    deployment = new_world(tmp_path / "here")
+    pipeline = deployment.pipeline(NAME)
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, directory, None, ClaimMode.NO_CLAIM), "test")
+    facts = run_day(deployment, 2, few(2))
+    assert read_files(facts) == files(facts)
+    assert facts.partial is None
+    assert run_day(deployment, 3, few(3)).partial is not None
+
+
+def test_the_first_run_of_a_fork_is_read_whole(tmp_path: Path) -> None:
+    """It refers to files of another pipeline, which only that pipeline's gate has proved."""
+    deployment = new_world(tmp_path)
+    run_day(deployment, 1, FIRST)
+    file = Path(deployment.pipelines_directory) / "visits.yaml"
+    (file.parent / "copy.yaml").write_text(file.read_text().replace("name: visits", "name: copy"))
+    fork(deployment, deployment.pipeline("copy"), deployment.catalog().get(NAME, CheckpointId(1)), "test")
+    first = run_day(deployment, 2, few(2), "copy")
+    assert any("/visits/" in path for path in files(first)), "or nothing was tested"
+    assert read_files(first) == files(first)
+    assert run_day(deployment, 3, few(3), "copy").partial is not None
+
+
+def test_a_savepoint_is_read_whole(tmp_path: Path) -> None:
+    deployment = new_world(tmp_path)
+    for number in (1, 2):
+        run_day(deployment, number, FIRST if number == 1 else few(number))
+    pipeline = deployment.pipeline(NAME)
+    for form in ("canonical", "native"):
+        savepoint = begin_savepoint(
+            deployment, pipeline, format=form, target=None, note="", owner="test", key=form
+        ).checkpoint_id
+        publish_here(deployment, pipeline, savepoint)
+        facts = facts_of(deployment, savepoint)
+        assert read_files(facts) == files(facts)
+        assert facts.partial is None or facts.partial.key_groups == frozenset(range(8))
+        assert check(deployment, pipeline, savepoint).passed
+
+
+def test_a_checkpoint_that_was_released_from_quarantine_is_proved(tmp_path: Path) -> None:
+    """A check of the pipeline's refused it, but it was complete."""
+    deployment = new_world(tmp_path)
+    file = Path(deployment.pipelines_directory) / "visits.yaml"
+    file.write_text(
+        file.read_text().replace("checks: {", "checks: {drift: {entries: {most: 10%, severity: quarantine}}, ")
+    )
+    for number in (1, 2):
+        run_day(deployment, number, FIRST)
+    third = taken(deployment, 3, guests(500, 700))
+    with pytest.raises(CorruptStateError) as caught:
+        check(deployment, deployment.pipeline(NAME), third)
+    assert caught.value.kind == "quarantined"
+    assert not deployment.catalog().gate.has_proved(NAME, third), "as long as it is not registered"
+    release(deployment, NAME, third, "test", "expected")
+    assert deployment.catalog().gate.has_proved(NAME, third)
+    assert facts_of(deployment, taken(deployment, 4, few(4))).partial is not None
