@@ -290,7 +290,8 @@ class CheckpointManifest:
     checkpoints built on them without reading all state). ``side_data``: what user code keeps, subtask by subtask.
     ``seed``: where the state came from, if it was computed elsewhere ('': from the base and the events).
     ``deltas``: the open deltas, subtask by subtask, the oldest first. ``statistics`` are those of the state without
-    them, and ``keys`` are then unknown."""
+    them, and ``keys`` are then unknown. ``read_by_job``: whether tasks of the Spark job have read back
+    what the gate would read, before this was written."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -320,6 +321,7 @@ class CheckpointManifest:
     side_data: tuple[SideDataRecord, ...] = ()
     seed: str = ""
     deltas: tuple[Delta, ...] = ()
+    read_by_job: bool = False
 
     @property
     def entries(self) -> int | None:

@@ -114,11 +114,13 @@ class PartialReading:
     """The part of a snapshot that was read. Earlier checkpoints have proved its other files and key groups.
 
     ``skipped``: the paths of the files that were not read. ``key_groups``: those whose entries were read. ``written``:
-    those of which the new files have entries; all others must be as in the base."""
+    those of which the new files have entries; all others must be as in the base. ``by_job``: tasks of the Spark job
+    have read and compared what had to be read."""
 
     skipped: frozenset[str] = field(repr=False)
     key_groups: frozenset[int] = field(repr=False)
     written: frozenset[int] = field(repr=False)
+    by_job: bool = False
 
 
 @dataclass(frozen=True)

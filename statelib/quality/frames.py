@@ -163,6 +163,8 @@ def _notes(facts: CheckpointFacts) -> tuple[str, ...]:
         return ()
     files, groups = len(facts.file_findings), facts.manifest.schema.max_parallelism
     read = facts.partial
+    if facts.partial.by_job:
+        return ("read back by tasks of the Spark job, before it published the checkpoint",)
     if not read.skipped and len(read.key_groups) == groups:
         return ()
     note = (

@@ -378,6 +378,14 @@ def open_checkpoint(
     )
 
 
+def unpublished(
+    directory: str, metadata: CheckpointMetadata, manifest: CheckpointManifest, storage_root: str
+) -> Checkpoint:
+    """Return a checkpoint whose files are on storage, but whose ``_metadata`` is not published yet."""
+    roots = own_roots(PLACES.kind(directory).normalised(directory), storage_root, manifest) or None
+    return Checkpoint(directory, metadata, manifest, b"", allowed_root=roots, storage_root=storage_root)
+
+
 def relocation_at(path: str, relocate: Mapping[str, str] | None) -> Relocation:
     """Return the relocation of the files of a snapshot at ``path``. ``relocate``: as for :func:`open_checkpoint`.
     Raises InvalidRequestError (``bad-relocation``)."""

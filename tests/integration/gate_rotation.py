@@ -60,8 +60,9 @@ def facts_of(deployment: Deployment, checkpoint_id: CheckpointId, name: str = NA
     record = catalog.get(PipelineName(name), checkpoint_id)
     lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
     proved = record.base is not None and catalog.gate.has_proved(record.pipeline, record.base)
+    opened = deployment.open(record)
     return stored_facts.collect_facts(
-        deployment, pipeline, record, deployment.open(record), lineage=lineage, base_proved=proved
+        deployment, pipeline, record, opened, lineage=lineage, base_proved=proved, trusts_job=True
     )
 
 

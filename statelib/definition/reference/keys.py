@@ -250,6 +250,8 @@ DESCRIPTIONS = {
     "proved: [What is read back](../gate.md#what-is-read-back).",
     "checks.read_back.rotate": "The part of the known files and key groups that each run reads again: with `1/20`, "
     "everything is read within 20 runs.",
+    "checks.in_job_from_bytes": "If at least this number of stored bytes is to be read back, tasks of the Spark job "
+    "read them, and the Airflow task does not.",
     "checks.drift": "How far a checkpoint may differ from the checkpoints before it.",
     "checks.drift.entries": "The drift of the number of entries.",
     "checks.drift.entries.severity": _SEVERITY,

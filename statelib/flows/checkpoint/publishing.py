@@ -1,6 +1,7 @@
 """Publish a snapshot: combine the acknowledgements of its subtasks and write ``_metadata``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from statelib.coordinator.pending_checkpoint import Acknowledgement, PendingCheckpoint
 from statelib.crash_points import crash_point
@@ -25,18 +26,28 @@ from statelib.model.ids import AttemptId
 from statelib.model.key_groups import all_key_groups
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import merge_key_counts, merge_statistics
+from statelib.savepoints.opened import Checkpoint, unpublished
 from statelib.storage.names import is_task_owned
 from statelib.storage.uris import is_absolute
 
+ReadBack = Callable[[Checkpoint], bool]
+
 
 def publish(
-    deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, read: int, reports: Sequence[SubtaskReport]
+    deployment: Deployment,
+    pipeline: Pipeline,
+    plan: SnapshotPlan,
+    read: int,
+    reports: Sequence[SubtaskReport],
+    *,
+    read_back: ReadBack = lambda _checkpoint: False,
 ) -> AttemptId:
     """Write ``_metadata`` if it does not exist yet, and return the attempt that wrote it first.
 
     The first acknowledgement of each subtask is used; files that only a later one wrote are deleted. ``read``: the
-    number of events that the driver read. Raises CorruptStateError if the acknowledgements do not form a whole
-    checkpoint.
+    number of events that the driver read. ``read_back``: reads the checkpoint back and returns whether it did; it
+    raises if the checkpoint is not what was reported. Raises CorruptStateError if the acknowledgements do not form a
+    whole checkpoint.
     """
     pending = PendingCheckpoint(plan.record.parallelism, pipeline.max_parallelism)
     for report in reports:
@@ -44,7 +55,10 @@ def publish(
         _discard(deployment, pipeline, plan, report, answer)
     ordered = pending.complete().ordered()
     manifest = _manifest(pipeline, plan, read, ordered)
-    data = append_manifest(encode_metadata(_metadata(pipeline, plan, ordered)), manifest)
+    metadata = _metadata(pipeline, plan, ordered)
+    if read_back(unpublished(plan.record.directory, metadata, manifest, deployment.storage_root)):
+        manifest = replace(manifest, read_by_job=True)
+    data = append_manifest(encode_metadata(metadata), manifest)
     crash_point("snapshot: before publish")
     published = deployment.storage(pipeline).publish_metadata(plan.reference, data)
     crash_point("snapshot: published")

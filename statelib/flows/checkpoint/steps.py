@@ -129,6 +129,7 @@ def check(
         lineage=lineage,
         docs_directory=docs,
         base_proved=record.base is not None and catalog.gate.has_proved(record.pipeline, record.base),
+        trusts_job=True,
         source=source,
     )
     recorded = opened.manifest is not None and opened.manifest.keys is not None

@@ -20,13 +20,22 @@ def judge(
     lineage: Sequence[CheckpointRecord],
     docs_directory: str,
     base_proved: bool = False,
+    trusts_job: bool = False,
     source: Checkpoint | None = None,
 ) -> QualityReport:
     """Return the gate's report on a snapshot. Only the arguments and the storage are read, not the catalog.
     ``lineage``: the records of its base, the base's base and so on, as far as they are known. ``base_proved``: whether
-    the catalog has results of the gate for the base; otherwise everything is read. ``docs_directory``: the directory
+    the catalog has results of the gate for the base; otherwise everything is read. ``trusts_job``: as for
+    :func:`~statelib.flows.gate.stored_facts.collect_facts`. ``docs_directory``: the directory
     for the report. ``source``: as for :func:`~statelib.flows.checkpoint.steps.check`."""
     facts = collect_facts(
-        deployment, pipeline, record, opened, lineage=lineage, base_proved=base_proved, seeded_from=source
+        deployment,
+        pipeline,
+        record,
+        opened,
+        lineage=lineage,
+        base_proved=base_proved,
+        trusts_job=trusts_job,
+        seeded_from=source,
     )
     return run_gate(with_checks(deployment, pipeline, facts, opened, lineage), docs_directory)

@@ -7,9 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from statelib.definition.parts.quality import Rotation
+from statelib.definition.pipeline import Pipeline
 from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import ByteStreamStateHandle, KeyedStateHandle, StreamStateHandle, stream_handles
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.record import CheckpointRecord
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.stored_content import are_keys_countable
@@ -49,6 +51,11 @@ class Reading:
         """Return whether a registered checkpoint has proved the stream. Bytes inside ``_metadata`` are always new."""
         return not isinstance(stream, ByteStreamStateHandle) and stream.path in self.known
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the files that are read. The entries of known files are not counted."""
+        return sum(file.size_bytes for file in self.files)
+
     def reads_a_part(self, source: RestoreSource) -> bool:
         """Return whether only some or none of the key groups of a handle are read."""
         return self.key_groups is not None and source.handle.key_group_range not in self.key_groups
@@ -61,7 +68,23 @@ def turn_of(rotation: Rotation, checkpoints: int, generation: int) -> Turn:
     return Turn((checkpoints + generation) % rotation.rotate, rotation.rotate)
 
 
-def read_everything(opened: Checkpoint) -> Reading:
+def reading_of(
+    pipeline: Pipeline,
+    opened: Checkpoint,
+    base: Checkpoint | None,
+    *,
+    record: CheckpointRecord,
+    checkpoints: int,
+) -> Reading:
+    """Return the reading of a checkpoint. ``base``: the base if the gate has proved it, else None. ``checkpoints``: as
+    for :func:`turn_of`."""
+    rotation = pipeline.checks.read_back
+    if base is None or not isinstance(rotation, Rotation):
+        return _read_everything(opened)
+    return read_what_is_new(opened, base, turn_of(rotation, checkpoints, record.generation))
+
+
+def _read_everything(opened: Checkpoint) -> Reading:
     """Return the reading of a snapshot of which nothing is proved."""
     return Reading(opened.manifest.files if opened.manifest else ())
 
@@ -74,7 +97,7 @@ def read_what_is_new(opened: Checkpoint, proved: Checkpoint, turn: Turn) -> Read
     counted, because the gate's count begins the series."""
     manifest, before = opened.manifest, proved.identities()
     if manifest is None or (manifest.keys is None and not manifest.deltas and are_keys_countable(manifest.schema)):
-        return read_everything(opened)
+        return _read_everything(opened)
     known_paths = frozenset(file.path for file in manifest.files if file.identities().items() <= before.items())
     files = [file for file in manifest.files if file.path not in known_paths or turn.has_file(file.path)]
     in_turn = turn.key_groups(manifest.schema.max_parallelism)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from statelib.coordinator.invariants import covers_exactly_once
-from statelib.definition.parts.quality import Rotation
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
-from statelib.flows.gate.reading import Reading, read_everything, read_what_is_new, turn_of
+from statelib.flows.gate.reading import Reading, reading_of
 from statelib.flows.restore.continuation import continuation
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
@@ -32,23 +31,22 @@ def collect_facts(
     *,
     lineage: Sequence[CheckpointRecord],
     base_proved: bool = False,
+    trusts_job: bool = False,
     seeded_from: Checkpoint | None = None,
 ) -> CheckpointFacts:
     """Return the facts about a snapshot: the sizes and checksums of its files and, if all of them are whole, the number
     of its entries, counted again. ``lineage``: the records of its base, the base's base and so on; if it is empty,
     nothing is compared with a base. ``base_proved``: whether the gate has proved the base, so that only a part of what
-    it has too is read. ``seeded_from``: the snapshot that takes the place of the base.
+    it has too is read. ``trusts_job``: whether nothing is read if the manifest says that the job has read it.
+    ``seeded_from``: the snapshot that takes the place of the base.
     If open deltas of the base were merged with the state, everything is read and compared with the manifest alone."""
     before = deployment.open(lineage[0]) if lineage and opened.manifest is not None else None
     merged = before is not None and _has_merged(opened, before)
-    reading = read_everything(opened)
-    if (
-        before is not None
-        and base_proved
-        and not merged
-        and isinstance(rotation := pipeline.checks.read_back, Rotation)
-    ):
-        reading = read_what_is_new(opened, before, turn_of(rotation, len(lineage), record.generation))
+    proved = before if base_proved and not merged else None
+    reading = reading_of(pipeline, opened, proved, record=record, checkpoints=len(lineage))
+    by_job = trusts_job and opened.manifest is not None and opened.manifest.read_by_job
+    if by_job and opened.manifest is not None:
+        reading = Reading((), frozenset(file.path for file in opened.manifest.files), ())
     findings = _verify_files(opened, reading)
     ranges = tuple(handle.key_group_range for handle in opened.handles())
     whole = all(not finding.problem for finding in findings) and _is_covered(opened, ranges)
@@ -56,11 +54,11 @@ def collect_facts(
     base, source = None, None
     if before is not None and opened.manifest is not None:
         if before.manifest is not None and not merged:
-            base = _base_statistics(pipeline, before, before.manifest.statistics, opened.manifest)
+            base = base_statistics(pipeline, before, before.manifest.statistics, opened.manifest)
         source = _source_history(pipeline, lineage, before)
     elif seeded_from is not None and opened.manifest is not None:
         stored = read_content(seeded_from, deployment.scratch()).statistics
-        base = _base_statistics(pipeline, seeded_from, stored, opened.manifest)
+        base = base_statistics(pipeline, seeded_from, stored, opened.manifest)
     return CheckpointFacts(
         record=record,
         manifest=opened.manifest,
@@ -71,7 +69,7 @@ def collect_facts(
         read_keys=None if content is None else content.keys,
         unreadable=unreadable,
         source=source,
-        partial=_partial(opened, reading, written),
+        partial=_partial(opened, reading, written, by_job=by_job),
     )
 
 
@@ -98,12 +96,14 @@ def _verify_files(opened: Checkpoint, reading: Reading) -> list[FileFinding]:
     return [by_path[file.path] for file in files]
 
 
-def _partial(opened: Checkpoint, reading: Reading, written: set[int]) -> PartialReading | None:
+def _partial(opened: Checkpoint, reading: Reading, written: set[int], *, by_job: bool) -> PartialReading | None:
     if reading.key_groups is None or opened.manifest is None:
         return None
     groups = frozenset(group for part in reading.key_groups for group in part)
     skipped = {file.path for file in opened.manifest.files} - {file.path for file in reading.files}
-    return PartialReading(frozenset(skipped), groups, frozenset(written))
+    if by_job:
+        written = set(all_key_groups(opened.manifest.schema.max_parallelism))
+    return PartialReading(frozenset(skipped), groups, frozenset(written), by_job)
 
 
 def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
@@ -134,7 +134,7 @@ def _source_history(pipeline: Pipeline, lineage: Sequence[CheckpointRecord], bef
     return SourceHistory(position.interval if position else None, applied, pipeline.on_gap == "allow")
 
 
-def _base_statistics(
+def base_statistics(
     pipeline: Pipeline, base: Checkpoint, statistics: Sequence[StateStatistics], manifest: CheckpointManifest
 ) -> tuple[StateStatistics, ...]:
     """Return the base's statistics per present state of the pipeline. A new state was empty.

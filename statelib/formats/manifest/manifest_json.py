@@ -261,4 +261,5 @@ MANIFEST = Record(
     JsonField("side_data", listed(SIDE_DATA), missing=(), sparse=True),
     JsonField("seed", TEXT, missing="", sparse=True),
     JsonField("deltas", listed(DELTA), missing=(), sparse=True),
+    JsonField("read_by_job", BOOLEAN, missing=False, sparse=True),
 )

@@ -9,6 +9,7 @@ import logging
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -20,10 +21,13 @@ from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.declining import declining
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
+from statelib.flows.gate.shares import shares_of
 from statelib.flows.wiring import Deployment, log_settings, now_ms, source_variables
-from statelib.model.checkpoint import SubtaskReport
+from statelib.model.checkpoint import EventCounts, SubtaskReport
 from statelib.model.ids import AttemptId, CheckpointId
+from statelib.model.key_groups import KeyGroupRange
 from statelib.model.task_error import noting_task_error, raising_task_errors
+from statelib.savepoints.opened import Checkpoint
 from statelib.spark.events.owners import owner
 from statelib.spark.events.source import SourcePlaces, files_of_interval, read_interval
 from statelib.spark.events.source_files import SourceFiles, own_events
@@ -81,9 +85,33 @@ def _snapshot(
         with until(spark, f"{pipeline.name} {plan.attempt}", plan.record.deadline_ms, clock), naming_what_failed():
             plan, reads = _with_versions(deployment, pipeline, plan)
             read, reports = _run(spark, deployment, pipeline, plan, reads=reads, seed=seed)
-        publish(deployment, pipeline, plan, read, reports)
+        publish(
+            deployment, pipeline, plan, read, reports, read_back=partial(_read_back, spark, deployment, pipeline, plan)
+        )
         log.info("published: %d events, %d subtasks", read, len(reports))
     return plan
+
+
+def _read_back(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, opened: Checkpoint
+) -> bool:
+    """Read a large checkpoint back by further tasks of this job, each of which reads what others wrote. Return whether
+    it was large.
+
+    Raises CorruptStateError if the stored bytes or entries are not those that were reported."""
+    shares = shares_of(deployment, pipeline, plan.record, opened)
+    if shares is None:
+        return False
+    log.info("reading %d bytes back by %d tasks", shares.reading.size_bytes, shares.number)
+    workers, no_key_groups = deployment.for_workers(), KeyGroupRange(0, -1)
+
+    def read(share: int, _task: int, _events: pa.Table) -> SubtaskReport:
+        shares.read(share, workers.scratch())
+        return SubtaskReport(share, no_key_groups, None, (), (), EventCounts(0, 0, 0), "empty", 0, 0)
+
+    with naming_what_failed():
+        run_subtasks(spark, pipeline, shares.number, None, read, attempt=plan.attempt)
+    return True
 
 
 def _with_versions(deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan) -> tuple[SnapshotPlan, TableReads]:
