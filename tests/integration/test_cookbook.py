@@ -2,9 +2,13 @@
 time by DuckDB from the events themselves."""
 
 import json
+import os
 import random
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -14,12 +18,18 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
 from pyspark.sql import SparkSession
 
 from statelib.flows.wiring import Deployment
 from tests.integration.debezium import ChangedTable, write_json
+from tests.integration.dimension import changes_of, versions
+from tests.integration.shop import environment
 from tests.integration.shop_cli import said
+from tests.support.published import iceberg_environment
 from tests.support.worlds import CHECKOUT, new_deployment
 
 PAGES = CHECKOUT / "docs" / "cookbook"
@@ -36,6 +46,8 @@ class Cook:
         self.deployment: Deployment = new_deployment(root, root / "data", root / "pipelines")
         self.data = root / "data"
         self.chance = random.Random(root.name)
+        self.variables: dict[str, str] = {}
+        """Environment variables of the workers. If there are any, a run is a process of its own."""
 
     def answer(self, page: str, *bounds: str) -> Rows:
         """Run the commands of a page, and its pipeline over three days or the given bounds; return the answer to its
@@ -47,9 +59,20 @@ class Cook:
         for command in blocks(text, "bash"):
             words = command.replace("\\\n", " ").replace("$STATELIB_DATA", str(self.data))
             said(self.deployment, *shlex.split(words)[1:])
-        said(self.deployment, "run", name, *(bounds or ("--end", "2026-01-04")))
+        self._run(name, *(bounds or ("--end", "2026-01-04")))
+        if "read_parquet('/data/" in question:
+            return [list(row) for row in duckdb.sql(question.replace("/data/", f"{self.data}/")).fetchall()]
         rows: Rows = json.loads(said(self.deployment, "query", name, question, "--json"))["rows"]
         return rows
+
+    def _run(self, name: str, *bounds: str) -> None:
+        if not self.variables:
+            said(self.deployment, "run", name, *bounds)
+            return
+        command = [sys.executable, "-m", "statelib", "run", name, *bounds]
+        env = os.environ | environment(self.deployment) | self.variables
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
     def write(self, place: str, day: date, events: pl.DataFrame) -> None:
         directory = self.data / place / str(day)
@@ -163,6 +186,48 @@ def test_a_pipeline_continues_from_a_table(cook: Cook) -> None:
         "GROUP BY customer"
     )
     assert in_order(cook.answer("begin-with-a-table")) == in_order(computed(sql, orders))
+
+
+@pytest.mark.timeout(600)
+def test_the_totals_are_those_of_the_iceberg_table(cook: Cook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cook.variables = iceberg_environment(tmp_path)
+    for name, value in cook.variables.items():
+        monkeypatch.setenv(name, value)
+    sql = "SELECT customer, count(*), sum(amount)::bigint, avg(amount) FROM events GROUP BY customer"
+    schema = pa.schema([("id", pa.int64()), ("customer", pa.string()), ("amount", pa.int64())])
+
+    def orders(ids: Iterable[int]) -> pa.Table:
+        rows = [{"id": n, "customer": cook.chance.choice("abc"), "amount": cook.chance.randrange(999)} for n in ids]
+        return pa.Table.from_pylist(rows, schema)
+
+    with load_catalog("lake", **(Config().get_catalog_config("lake") or {})) as catalog:
+        catalog.create_namespace("shop")
+        lake = catalog.create_table("shop.orders", schema)
+        for ids in (range(30), range(30, 60)):
+            lake.append(orders(ids))
+        # The intervals end after all snapshots that a test makes.
+        first = cook.answer("totals-of-an-iceberg-table", "--start", "2100-01-01", "--end", "2100-01-02")
+        assert in_order(first) == in_order(computed(sql, pl.DataFrame(lake.scan().to_arrow())))
+        lake.append(orders(range(60, 70)))
+        lake.overwrite(orders([9]), overwrite_filter="id = 9")
+        lake.delete("id < 8 or customer = 'c'")
+        second = cook.answer("totals-of-an-iceberg-table", "--end", "2100-01-03")
+        assert in_order(second) == in_order(computed(sql, pl.DataFrame(lake.scan().to_arrow())))
+
+
+def test_each_version_of_a_customer_has_the_days_of_its_validity(cook: Cook) -> None:
+    """The last two days are corrected after they were applied, and applied again."""
+    days = [*DAYS, date(2026, 1, 4)]
+    written = {day: changes_of(day, cook.chance) for day in days}
+    for day, events in written.items():
+        cook.write("customers", day, pl.DataFrame(events))
+    assert in_order(cook.answer("slowly-changing-dimension", "--end", "2026-01-05")) == in_order(versions(written))
+    said(cook.deployment, "restore", "customers", "2", "--yes")
+    for day in days[2:]:
+        shutil.rmtree(cook.data / "customers" / str(day))
+        written[day] = changes_of(day, cook.chance)
+        cook.write("customers", day, pl.DataFrame(written[day]))
+    assert in_order(cook.answer("slowly-changing-dimension", "--end", "2026-01-05")) == in_order(versions(written))
 
 
 def test_each_visitor_is_counted_once(cook: Cook) -> None:
