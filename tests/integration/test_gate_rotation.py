@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -118,11 +118,10 @@ def test_a_gate_that_runs_again_reads_the_same(tmp_path: Path) -> None:
 def test_a_refused_checkpoint_proves_nothing(tmp_path: Path) -> None:
     deployment = new_world(tmp_path)
     run_day(deployment, 1, FIRST)
-    second = taken(deployment, 2, few(2))
-    missing(deployment, second)
+    refused = spoiled(deployment, Fault("file missing", missing, "every file is there", THIS_RUN), count(2))
     with pytest.raises(CorruptStateError):
-        check(deployment, deployment.pipeline(NAME), second)
-    assert not deployment.catalog().gate.has_proved(NAME, second)
+        check(deployment, deployment.pipeline(NAME), refused)
+    assert not deployment.catalog().gate.has_proved(NAME, refused)
 
 
 # -- faults ----------------------------------------------------------------------------------
