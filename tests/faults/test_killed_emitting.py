@@ -1,6 +1,7 @@
 """A publisher of emitted rows that is killed at each of its crash points, after a restore: readers see the rows of the
 lineage before or after the commit, and the next publisher takes back and adds each row once."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,15 @@ AFTER = {2: [(2, 21)], 3: [(3, 31), (5, 41), (6, 3)]}
 """The events of days 2 and 3 after the restore to day 1."""
 
 
-def publish(deployment: Deployment, place: Place | None = None) -> None:
-    """Publish the feed in a process that is killed at ``place``."""
-    pipeline = deployment.pipeline("counts")
-    if place is None:
-        publish_tables(deployment, pipeline)
-        return
+def publish(deployment: Deployment) -> None:
+    publish_tables(deployment, deployment.pipeline("counts"))
+
+
+def publish_killed(deployment: Deployment, environment: dict[str, str], place: Place) -> None:
+    """Publish the feed in a process of its own, which is killed at ``place``."""
+    os.environ |= environment
     with ends_at(place, kill):
-        publish_tables(deployment, pipeline)
+        publish(deployment)
 
 
 def step(deployment: Deployment, number: int, rows: list[tuple[int, int]]) -> None:
@@ -59,7 +61,8 @@ def test_the_next_publisher_adds_and_takes_back_each_row_once(
 ) -> None:
     root, saved = tmp_path / "world", tmp_path / "saved"
     (root / "pipelines").mkdir(parents=True)
-    for name, value in iceberg_environment(root).items():
+    environment = iceberg_environment(root)
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     text = COUNTS.replace("BACKEND", "heap").replace("STRATEGY", "canonical")
     (root / "pipelines" / "counts.yaml").write_text(text + PUBLISH[form])
@@ -82,7 +85,7 @@ def test_the_next_publisher_adds_and_takes_back_each_row_once(
     for place in places[:: rounds(2, 1)]:
         shutil.rmtree(root)
         shutil.copytree(saved, root)
-        assert run(publish, deployment, place) == -9, place
+        assert run(publish_killed, deployment, environment, place) == -9, place
         assert feed_of(deployment, form) in (before, *steps), place
         publish(deployment)
         assert feed_of(deployment, form) == steps[-1], place
