@@ -142,7 +142,12 @@ def copy_spans(
     lengths: npt.NDArray[np.integer],
 ) -> None:
     """Copy spans of ``data`` to ``out``: span ``i`` begins at ``starts[i]`` and is copied to ``places[i]``."""
+    alike = len(lengths) > 0 and bool((lengths == lengths[0]).all())
     for a, b in blocks(offsets_of(lengths), _MOVED_BYTES):
+        if alike:
+            if length := int(lengths[0]):
+                _all_spans(out, length)[places[a:b]] = _all_spans(data, length)[starts[a:b]]
+            continue
         groups = rows_by_length(lengths[a:b])
         if groups is None:
             _one_by_one(data, starts[a:b], out, places[a:b], lengths[a:b])
