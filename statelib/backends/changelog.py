@@ -16,6 +16,7 @@ from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.wrapped import WrappedBackend
 from statelib.formats.changelog.encoder import ChangedRows
 from statelib.model.state import StateDescriptor
+from statelib.serializers.entries.keys import only_entries
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.entries.values import encode_values
 from statelib.wire.ragged import Ragged, concat
@@ -100,14 +101,23 @@ class DeltaKeyedStateBackend(ChangelogKeyedStateBackend):
 
     def __init__(self, inner: KeyedStateBackend) -> None:
         super().__init__(inner, 0)
+        self._deleted = concat([])
+
+    def delete(self, keys: Ragged) -> None:
+        """Delete the state of distinct keys, which are prefixed with their key groups. No state may be a map, and no
+        value may have been written."""
+        self._deleted = keys.take(byte_order(keys))
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         self.inner.write(before, state, values, removed)
 
     def changes_since(self, position: int) -> tuple[ChangedRows, ...]:
-        """Return all values as partial ones. ``position`` must be 0: there is one snapshot of such a backend."""
+        """Return the deleted keys, and all values as partial ones. ``position`` must be 0: there is one snapshot of
+        such a backend."""
         assert position == 0, "a delta has one snapshot"
-        return tuple(ChangedRows(NO_ROWS, NO_ROWS.keys, self._rows(d.name)) for d in self.schema.states)
+        return tuple(
+            ChangedRows(NO_ROWS, only_entries(d, self._deleted), self._rows(d.name)) for d in self.schema.states
+        )
 
     def _rows(self, state: str) -> StateRows:
         batches = list(self.inner.scan(state))

@@ -1,7 +1,9 @@
 """Open deltas: the parts of a change log whose partial values are not merged with the state yet."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.model.handles import (
@@ -11,12 +13,12 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.restore.changelog.change_log import read_change_log
-from statelib.restore.changelog.merged_values import merged_into, merged_rows
+from statelib.restore.changelog.change_log import ChangeLog, read_change_log
+from statelib.restore.changelog.merged_values import merged_into
 from statelib.restore.check import Tally
 from statelib.restore.logged import open_log
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.entries.rows import StateRows, windows
+from statelib.serializers.entries.rows import windows
 
 Backend = TypeVar("Backend", bound=KeyedStateBackend)
 
@@ -44,15 +46,17 @@ def with_open_deltas(
 
 
 def _merge_deltas(backend: KeyedStateBackend, source: RestoreSource) -> None:
-    """Merge the partial values of all deltas with each other, and then with the entries of the backend. So each entry
-    is read and written once."""
-    partial: dict[int, list[StateRows]] = {}
-    for number in range(len(source.deltas)):
-        for index, rows in _partial_values(source.of_delta(number)):
-            partial.setdefault(index, []).append(rows)
-    for index in sorted(partial):
+    """Apply the net changes of all deltas to a backend, so that each entry is read and written once."""
+    check_deltas(source, lambda _: False)
+    for index, changes in _log_of(source.only_deltas()).changes.items():
         descriptor = source.schema.states[index]
-        for rows in windows(merged_rows(descriptor, partial.pop(index))):
+        for keys in (changes.put.keys, changes.gone):
+            before = backend.read(descriptor.name, keys)
+            backend.write(
+                before, descriptor.name, pa.nulls(len(keys), before.values.type), pa.repeat(pa.scalar(True), len(keys))
+            )
+        # A value that is put follows a deletion: its key has no entry now, and it is merged with nothing.
+        for rows in (*windows(changes.put), *windows(changes.merged)):
             before = backend.read(descriptor.name, rows.keys)
             backend.write(before, descriptor.name, merged_into(descriptor, before.values, rows.values))
 
@@ -68,16 +72,17 @@ def check_deltas(source: RestoreSource, is_known: Callable[[StreamStateHandle], 
         (part,) = delta.handle.log
         streams = [stream for stream, _ in part.segments] if isinstance(part, ChangelogStateHandleStreamImpl) else []
         if not (streams and all(map(is_known, streams))):
-            for _ in _partial_values(delta):
-                pass
+            _check_delta(delta)
 
 
-def _partial_values(delta: RestoreSource) -> Iterator[tuple[int, StateRows]]:
-    """Yield (index of the state, partial values), and compare them at the end with their statistics."""
-    assert isinstance(delta.handle, ChangelogStateBackendHandleImpl)
-    key_groups = delta.handle.key_group_range
-    tally = Tally(delta, key_groups)
-    for index, changes in read_change_log(delta, delta.handle, key_groups).changes.items():
-        tally.add(index, changes.merged)
-        yield from ((index, rows) for rows in windows(changes.merged))
+def _check_delta(delta: RestoreSource) -> None:
+    tally = Tally(delta, delta.handle.key_group_range)
+    for index, changes in _log_of(delta).changes.items():
+        for rows in (changes.put, changes.merged):  # a value is put if its key was deleted before
+            tally.add(index, rows)
     tally.check()
+
+
+def _log_of(source: RestoreSource) -> ChangeLog:
+    assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
+    return read_change_log(source, source.handle, source.handle.key_group_range)

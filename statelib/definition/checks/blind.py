@@ -22,9 +22,10 @@ def check_blind(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         for part in (part for part, has in parts.items() if has):
             yield Problem(PLACE, f"a run has to read states.{name}, which has {part}: expected aggregates alone")
     drift = pipeline.checks.drift
+    has_maps = any(state.kind == "map" for state in pipeline.states.values())
     others = {
-        "delete_when": pipeline.has_deletes,
-        "changes": pipeline.has_changes and not pipeline.has_deletes,
+        "delete_when with a map": pipeline.has_deletes and has_maps,
+        "changes": any(source.changes is not None for source in pipeline.inputs.values()),
         "publish": bool(pipeline.publish),
         "checks.drift": bool(drift.entries or drift.null_rate or drift.distribution),
         "checks.expectations": bool(pipeline.checks.expectations),

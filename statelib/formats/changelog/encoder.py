@@ -46,7 +46,8 @@ class Kind(Enum):
 @dataclass(frozen=True, eq=False)
 class ChangedRows:
     """The changed rows of one state, each in ascending key order: ``updated`` are new or changed rows, ``removed`` the
-    keys of removed rows, ``merged`` rows whose values are partial accumulators. A key is in one of the three."""
+    keys of removed rows, ``merged`` rows whose values are partial accumulators. A key may be
+    removed and merged, in this order; otherwise it is in one of the three."""
 
     updated: StateRows
     removed: Ragged

@@ -2,7 +2,8 @@
 
 All of it is done before the states see the events, so that the events after a delete apply to a key without state."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +31,12 @@ def without_deleted(
     keys: pa.Array,
     groups: npt.NDArray[np.int32],
     order_by: Sequence[str],
+    *,
+    deleted: Callable[[Ragged], None] | None = None,
 ) -> tuple[pa.Table, pa.Array, npt.NDArray[np.int32]]:
-    """Clear the state of the keys that have a delete. Return the events to apply, their keys and key groups: those
-    after the latest delete of their key, in the order of the columns ``order_by``, and those of keys without a delete.
+    """Clear the state of the keys that have a delete, or call ``deleted`` with them, prefixed with their key groups.
+    Return the events to apply, their keys and key groups: those after the latest delete of their key, in the order of
+    the columns ``order_by``, and those of keys without a delete.
 
     ``events`` has the column :data:`CHANGE`; the result has it only if an event is retracted. Raise
     InvalidRequestError: ``null-order`` for an event without a value in ``order_by``; ``delete-order`` if an event has
@@ -51,17 +55,17 @@ def without_deleted(
     untouched = np.flatnonzero(latest < 0)
     questioned = np.flatnonzero((latest >= 0) & (changes != DELETED))
     after = questioned[_is_after(order, questioned, latest[questioned], order_by)]
-    deleted = grouping.first[picked >= 0]
-    _clear_keys(backend, keys.take(pa.array(deleted)), groups[deleted])
+    first = grouping.first[picked >= 0]
+    encoded = codec_of(backend.schema.key_type).encode(one_nan(keys.take(pa.array(first))))
+    prefixed = join([group_prefix(backend.schema, groups[first]), encoded])
+    (deleted or partial(_clear_keys, backend))(prefixed)
     rows = np.sort(np.concatenate([untouched, after]))
     return events.take(pa.array(rows)), keys.take(pa.array(rows)), groups[rows]
 
 
-def _clear_keys(backend: KeyedStateBackend, keys: pa.Array, groups: npt.NDArray[np.int32]) -> None:
+def _clear_keys(backend: KeyedStateBackend, prefixed: Ragged) -> None:
     """Remove all entries of distinct keys: of every state, window, user key and timer."""
-    schema = backend.schema
-    prefixed = join([group_prefix(schema, groups), codec_of(schema.key_type).encode(one_nan(keys))])
-    wanted = as_arrow(prefixed)
+    schema, wanted = backend.schema, as_arrow(prefixed)
     for descriptor in schema.states:
         if one_entry_per_key(descriptor):
             remove(backend, descriptor.name, only_entries(descriptor, prefixed))

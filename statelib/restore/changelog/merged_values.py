@@ -4,7 +4,6 @@ entry below the log.
 Source: docs/spec/formats.md#change-log.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,6 @@ import pyarrow as pa
 
 from statelib.aggregates.declared import folding_of
 from statelib.aggregates.folding import Folding
-from statelib.backends.key_order import coded
 from statelib.errors import CorruptStateError
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import StateRows
@@ -74,14 +72,6 @@ class EntryOutcome:
     put: StateRows
     gone: Ragged
     merged: StateRows
-
-
-def merged_rows(descriptor: StateDescriptor, batches: Sequence[StateRows]) -> StateRows:
-    """Return one partial value per key: those of all batches, merged in their order. Raise as :func:`outcome_of`."""
-    codes, keys = coded(concat([rows.keys for rows in batches]))
-    values = decode_values(descriptor, concat([rows.values for rows in batches]))
-    merged, groups = _merging(descriptor).merged_groups(values, codes)
-    return StateRows(keys.take(groups), encode_values(descriptor, merged))
 
 
 def merged_with(descriptor: StateDescriptor, values: Ragged, more: Ragged) -> Ragged:

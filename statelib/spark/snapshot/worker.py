@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelib.backends.changed_entries import ChangedEntries
+from statelib.backends.changelog import DeltaKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
@@ -60,6 +61,7 @@ from statelib.storage.references import decode_reference
 from statelib.storage.wrappers.task_owned_streams import TaskOwnedStreams
 from statelib.storage.wrappers.timed_streams import TimedStreams
 from statelib.telemetry.logs import bound
+from statelib.wire.ragged import Ragged
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +134,8 @@ def _snapshot_subtask(
         operator = _restored_operator(work, subtask)
         keyed, null_keys = keyed_events(work.pipeline, events)
         recorder, written = _watched(work, subtask, backend)
+        if isinstance(backend, DeltaKeyedStateBackend):
+            change = partial(apply_events, deleted=backend.delete)
         applied = change(work.pipeline, written, keyed, _progress(plan), operator)
         _finish_operator(work, subtask, operator, recorder)
         crash_point("subtask: events applied")
@@ -286,15 +290,17 @@ def apply_events(
     events: pa.Table,
     progress: Progress,
     operator: OperatorStateBackend,
+    *,
+    deleted: Callable[[Ragged], None] | None = None,
 ) -> IntervalResult:
     """Apply the events of this subtask with :func:`apply_interval`. Expired entries are removed before; they do not
-    count as changed by an event."""
+    count as changed by an event. ``deleted``: as for :func:`without_deleted`."""
     keys = key_array(pipeline, events)
     groups = key_groups(backend.schema, keys)
     states = without_expired(backend, pipeline.ttl(), progress)
     backend.count_changes()
     if pipeline.has_deletes:
-        events, keys, groups = without_deleted(backend, events, keys, groups, pipeline.order_by)
+        events, keys, groups = without_deleted(backend, events, keys, groups, pipeline.order_by, deleted=deleted)
     late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
     return IntervalResult(late)
 

@@ -29,7 +29,11 @@ CASES = {
         "fields: {n: long}, function: module:update",
         "read states.total, which has a user function",
     ),
-    "deletes": ("source: {", "source: {delete_when: gone, ", "delete_when needs the whole state"),
+    "deletes of maps": (
+        "key: shop",
+        "key: shop\norder_by: [at]",
+        "delete_when with a map needs the whole state",
+    ),
     "a published table": (
         "backend: heap",
         "backend: heap\npublish: {out: {state: total, target: '{data}/out', format: parquet, mode: changes}}",
@@ -57,6 +61,10 @@ def test_a_pipeline_of_aggregates_may_be_blind(tmp_path: Path) -> None:
 def test_a_state_that_must_be_read_is_named(case: str, tmp_path: Path) -> None:
     old, new, problem = CASES[case]
     assert old in FILE
-    (tmp_path / "sales.yaml").write_text(FILE.replace(old, new))
+    text = FILE.replace(old, new)
+    if case == "deletes of maps":
+        text = text.replace("backend:", "  items: {kind: map, user_key: amount, value: {agg: count}}\nbackend:")
+        text = text.replace("source: {", "source: {delete_when: gone, ")
+    (tmp_path / "sales.yaml").write_text(text)
     with pytest.raises(InvalidRequestError, match=f"checkpoint.blind: .*{problem}"):
         load_pipeline(tmp_path / "sales.yaml")
