@@ -4,7 +4,7 @@ the snapshot and acknowledges it."""
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,22 +15,18 @@ from statelib.backends.changelog import DeltaKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
-from statelib.backends.side_data import SideData
 from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
-from statelib.definition.output_forms import rows_to_emit
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
 from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
-from statelib.formats.source_position import SOURCE_POSITION, TABLE_VERSIONS, element_of
 from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import IntervalResult, apply_interval
 from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
-from statelib.functions.user_code.hooks import SnapshotContext, call_hook
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
 from statelib.model.choices import NATIVE_SAVEPOINT, REFERRING, Backend
 from statelib.model.failure import CheckpointFailureReason
@@ -40,11 +36,8 @@ from statelib.model.state import KeyCounts
 from statelib.model.task_error import noting_task_error
 from statelib.restore.base import reuses_database
 from statelib.restore.check import count_keys, expected_statistics
-from statelib.restore.operator import restore_operator
 from statelib.restore.plan import RestoreSource
 from statelib.restore.volume import bytes_to_read
-from statelib.savepoints.emitted_outputs import output_name
-from statelib.savepoints.recorded_changes import changes_name
 from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.strategies.side_data import SideDataSnapshotStrategy
@@ -52,7 +45,8 @@ from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.uploads.records import file_records
 from statelib.spark.snapshot.deltas import report_of_delta
 from statelib.spark.snapshot.local_recovery import local_recovery
-from statelib.spark.snapshot.recording import keep_changes, recorded_states, recording
+from statelib.spark.snapshot.operator_state import finish_operator, restored_operator
+from statelib.spark.snapshot.recording import recording
 from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
 from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.storage.closeables import CloseableRegistry
@@ -131,13 +125,9 @@ def _snapshot_subtask(
     ):
         crash_point("subtask: restored")
         backend = logging_backend(work.pipeline, plan, subtask, restored)
-        operator = _restored_operator(work, subtask)
+        operator = restored_operator(work.pipeline, work.plan, subtask)
         keyed, null_keys = keyed_events(work.pipeline, events)
-        recorder, written = _watched(work, subtask, backend)
-        if isinstance(backend, DeltaKeyedStateBackend):
-            change = partial(apply_events, deleted=backend.delete)
-        applied = change(work.pipeline, written, keyed, _progress(plan), operator)
-        _finish_operator(work, subtask, operator, recorder)
+        applied, written = _applied(work, subtask, backend, operator, keyed, change=change)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
         with noting_task_error(plan.attempt, subtask, _ASYNC), closing(make(backend, operator)) as strategy:
@@ -166,6 +156,24 @@ def _snapshot_subtask(
                 keys=_keys(work, subtask, written),
             )
         return report_of_delta(plan, report) if plan.is_blind(subtask) else report
+
+
+def _applied(
+    work: Work,
+    subtask: int,
+    backend: KeyedStateBackend,
+    operator: OperatorStateBackend,
+    events: pa.Table,
+    *,
+    change: Change,
+) -> tuple[IntervalResult, WrittenKeys]:
+    """Change the keyed state and the operator state of the subtask by its events; return (result, what was written)."""
+    recorder, written = _watched(work, subtask, backend)
+    if isinstance(backend, DeltaKeyedStateBackend):
+        change = partial(apply_events, deleted=backend.delete)
+    result = change(work.pipeline, written, events, _progress(work.plan), operator)
+    finish_operator(work.pipeline, work.plan, subtask, operator, recorder)
+    return result, written
 
 
 def _progress(plan: SnapshotPlan) -> Progress:
@@ -197,8 +205,8 @@ def _copied_subtask(
     """Copy the files of the base as the subtask's part of a native savepoint. The gate reads all of it, as for any
     other snapshot."""
     plan, key_groups = work.plan, work.plan.layout.ranges[subtask]
-    operator = _restored_operator(work, subtask)
-    _finish_operator(work, subtask, operator)
+    operator = restored_operator(work.pipeline, work.plan, subtask)
+    finish_operator(work.pipeline, plan, subtask, operator)
     strategy = copying_strategy(plan, subtask, source, operator, attempt)
     with noting_task_error(plan.attempt, subtask, _ASYNC), closing(strategy):
         taken, upload_ms = _snapshot(work, strategy, operator, subtask, attempt, clock=clock, reported=reported)
@@ -227,44 +235,6 @@ def _copied_subtask(
 def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
     """Return the id of the attempt with its last 8 hex digits replaced by the id of a Spark task."""
     return AttemptId(f"{attempt[:24]}{task & 0xFFFFFFFF:08x}")
-
-
-def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
-    plan = work.plan
-    stored = plan.side_data[subtask]
-    changes = map(changes_name, recorded_states(work.pipeline, plan, subtask))
-    names = (*work.pipeline.side_data, *changes, *map(output_name, work.pipeline.outputs))
-    side_data = (SideData(name, [part for part in stored if part.name == name]) for name in names)
-    operator = restore_operator(
-        plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data, rows_to_emit(work.pipeline)
-    )
-    call_hook("initialize_state", work.pipeline.hooks.initialize_state, _context(plan, subtask), operator)
-    return operator
-
-
-def _finish_operator(
-    work: Work, subtask: int, operator: OperatorStateBackend, recorder: ChangedEntries | None = None
-) -> None:
-    """Call the user's hook on the operator state before its snapshot, and add the source position, the emitted rows and
-    the recorded changes to it."""
-    call_hook("snapshot_state", work.pipeline.hooks.snapshot_state, _context(work.plan, subtask), operator)
-    _keep_position(work.plan, subtask, operator)
-    for output, stream in operator.emitted.taken():
-        operator.side_data(output_name(output)).write(stream)
-    if recorder is not None:
-        keep_changes(recorder, operator)
-
-
-def _context(plan: SnapshotPlan, subtask: int) -> SnapshotContext:
-    record = plan.record
-    return SnapshotContext(
-        checkpoint_id=record.checkpoint_id,
-        savepoint=record.kind is SnapshotKind.SAVEPOINT,
-        subtask=subtask,
-        parallelism=record.parallelism,
-        restored=record.base is not None,
-        watermark_ms=plan.position.watermark_ms,
-    )
 
 
 @contextmanager
@@ -325,16 +295,6 @@ def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
     restored = (layout.schema, layout.ranges[subtask], layout.sources[subtask])
     reuses = work.pipeline.backend == Backend.ROCKSDB and reuses_database(*restored)
     return None if reuses and work.plan.record.strategy in REFERRING else count_keys(written)
-
-
-def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBackend) -> None:
-    """Store the source position as list state of the first subtask; nothing is stored before the first interval."""
-    if subtask == 0 and plan.position.interval is not None:
-        operator.register(SOURCE_POSITION)
-        operator.list_state(SOURCE_POSITION.name).update([element_of(plan.position)])
-        if plan.position.versions:
-            operator.register(TABLE_VERSIONS)
-            operator.list_state(TABLE_VERSIONS.name).update([asdict(version) for version in plan.position.versions])
 
 
 def _snapshot(
