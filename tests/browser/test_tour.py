@@ -132,7 +132,7 @@ def test_every_part_of_the_page_shows_the_history(admin: Page, tour: Tour, shot:
     table = frame.get_by_role("table", name=f"Checkpoints of {AIRCRAFT}")
     expect(table.get_by_role("row")).to_have_count(1 + HEAD)
     expect(table.get_by_role("row").filter(has_text="Aborted")).to_contain_text("snapshot failed")
-    expect(table.get_by_role("row").filter(has_text="Quarantined")).to_contain_text("1 of 15 failed")
+    expect(table.get_by_role("row").filter(has_text="Quarantined")).to_contain_text("1 of 17 failed")
     expect(table.get_by_role("row").filter(has_text="savepoint")).to_contain_text("before release 2.4")
     expect(table.get_by_text(f"after a restore to {FIFTH}")).to_have_count(1)
 
