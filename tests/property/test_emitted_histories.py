@@ -5,6 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import example, given, settings
@@ -55,7 +56,6 @@ class History:
 
     def __init__(self, root: Path, backend: str, strategy: str, form: str) -> None:
         (root / "pipelines").mkdir()
-        os.environ |= iceberg_environment(root)
         text = COUNTS.replace("BACKEND", backend).replace("STRATEGY", strategy) + PUBLISH[form]
         (root / "pipelines" / "counts.yaml").write_text(text)
         self.root = root
@@ -164,7 +164,7 @@ class History:
 def test_the_feed_has_the_rows_of_the_lineage_of_the_head(
     steps: list[tuple[str, Any]], kind: tuple[str, str, str]
 ) -> None:
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root, patch.dict(os.environ, iceberg_environment(Path(root))):
         history = History(Path(root), *kind)
         for name, argument in steps:
             getattr(history, name)(argument)

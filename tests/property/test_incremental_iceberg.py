@@ -176,6 +176,8 @@ def name_parent(table: Table, snapshot: int, parent: int) -> None:
     path.write_text(json.dumps(metadata))
 
 
-def test_a_catalog_that_is_not_configured_is_named(tmp_path: Path) -> None:
+def test_a_catalog_that_is_not_configured_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in iceberg_environment(tmp_path):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(StatelibError, match="no Iceberg catalog 'lake' is configured"):
         table_reads(pipeline_in(tmp_path), "/data", DataInterval(0, 1), NOTHING_APPLIED, "token")
