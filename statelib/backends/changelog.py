@@ -17,7 +17,7 @@ from statelib.backends.wrapped import WrappedBackend
 from statelib.formats.changelog.encoder import ChangedRows
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.keys import only_entries
-from statelib.serializers.entries.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
 from statelib.serializers.entries.values import encode_values
 from statelib.wire.ragged import Ragged, concat
 
@@ -120,8 +120,7 @@ class DeltaKeyedStateBackend(ChangelogKeyedStateBackend):
         )
 
     def _rows(self, state: str) -> StateRows:
-        batches = list(self.inner.scan(state))
-        return StateRows(concat([rows.keys for rows in batches]), concat([rows.values for rows in batches]))
+        return join_rows(list(self.inner.scan(state)))
 
 
 def _coalesced(descriptor: StateDescriptor, writes: list[_Write]) -> ChangedRows:

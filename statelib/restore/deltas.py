@@ -1,24 +1,32 @@
 """Open deltas: the parts of a change log whose partial values are not merged with the state yet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
+from statelib.backends.key_order import coded
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.model.handles import (
-    ChangelogStateBackendHandleImpl,
-    ChangelogStateHandleStreamImpl,
-    StreamStateHandle,
-)
+from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema
-from statelib.restore.changelog.change_log import ChangeLog, read_change_log
-from statelib.restore.changelog.merged_values import merged_into
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.restore.changelog.change_log import read_change_log
+from statelib.restore.changelog.merged_values import (
+    GONE,
+    MERGED,
+    PUT,
+    EntryOutcome,
+    Steps,
+    merged_into,
+    outcome_of,
+)
+from statelib.restore.changelog.state_changes import StateChanges
 from statelib.restore.check import Tally
 from statelib.restore.logged import open_log
+from statelib.restore.new_parts import IsKnown, is_known_part
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.entries.rows import windows
+from statelib.serializers.entries.rows import join_rows, windows, without_values
 
 Backend = TypeVar("Backend", bound=KeyedStateBackend)
 
@@ -47,21 +55,36 @@ def with_open_deltas(
 
 def _merge_deltas(backend: KeyedStateBackend, source: RestoreSource) -> None:
     """Apply the net changes of all deltas to a backend, so that each entry is read and written once."""
-    check_deltas(source, lambda _: False)
-    for index, changes in _log_of(source.only_deltas()).changes.items():
+    changes: dict[int, list[StateChanges]] = {}
+    for number in range(len(source.deltas)):
+        for index, of_delta in _checked(source.of_delta(number)).items():
+            changes.setdefault(index, []).append(of_delta)
+    for index in sorted(changes):
         descriptor = source.schema.states[index]
-        for keys in (changes.put.keys, changes.gone):
+        net = _net(descriptor, changes.pop(index))
+        for keys in (net.put.keys, net.gone):
             before = backend.read(descriptor.name, keys)
             backend.write(
                 before, descriptor.name, pa.nulls(len(keys), before.values.type), pa.repeat(pa.scalar(True), len(keys))
             )
         # A value that is put follows a deletion: its key has no entry now, and it is merged with nothing.
-        for rows in (*windows(changes.put), *windows(changes.merged)):
+        for rows in (*windows(net.put), *windows(net.merged)):
             before = backend.read(descriptor.name, rows.keys)
             backend.write(before, descriptor.name, merged_into(descriptor, before.values, rows.values))
 
 
-def check_deltas(source: RestoreSource, is_known: Callable[[StreamStateHandle], bool]) -> None:
+def _net(descriptor: StateDescriptor, deltas: Sequence[StateChanges]) -> EntryOutcome:
+    """Return the net changes of one state by several deltas, the oldest first."""
+    steps = [
+        step for each in deltas for step in ((PUT, each.put), (GONE, without_values(each.gone)), (MERGED, each.merged))
+    ]
+    rows = join_rows([of_step for _, of_step in steps])
+    entries, keys = coded(rows.keys)
+    kinds = np.repeat(np.array([kind for kind, _ in steps], np.int8), [len(of_step) for _, of_step in steps])
+    return outcome_of(descriptor, keys, Steps(entries, kinds, rows.values), np.zeros(len(keys), np.bool_))
+
+
+def check_deltas(source: RestoreSource, is_known: IsKnown) -> None:
     """Read the open deltas of a source, without those of which all streams are known.
 
     Raise CorruptStateError (``restore-mismatch``) if their partial values do not have the recorded statistics, and what
@@ -70,19 +93,17 @@ def check_deltas(source: RestoreSource, is_known: Callable[[StreamStateHandle], 
         delta = source.of_delta(number)
         assert isinstance(delta.handle, ChangelogStateBackendHandleImpl)
         (part,) = delta.handle.log
-        streams = [stream for stream, _ in part.segments] if isinstance(part, ChangelogStateHandleStreamImpl) else []
-        if not (streams and all(map(is_known, streams))):
-            _check_delta(delta)
+        if not is_known_part(part, is_known):
+            _checked(delta)
 
 
-def _check_delta(delta: RestoreSource) -> None:
-    tally = Tally(delta, delta.handle.key_group_range)
-    for index, changes in _log_of(delta).changes.items():
-        for rows in (changes.put, changes.merged):  # a value is put if its key was deleted before
+def _checked(delta: RestoreSource) -> Mapping[int, StateChanges]:
+    """Return the changes of one delta by the index of their state, compared with their statistics."""
+    assert isinstance(delta.handle, ChangelogStateBackendHandleImpl)
+    key_groups = delta.handle.key_group_range
+    tally, changes = Tally(delta, key_groups), read_change_log(delta, delta.handle, key_groups).changes
+    for index, of_state in changes.items():
+        for rows in (of_state.put, of_state.merged):  # a value is put if its key was deleted before
             tally.add(index, rows)
     tally.check()
-
-
-def _log_of(source: RestoreSource) -> ChangeLog:
-    assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
-    return read_change_log(source, source.handle, source.handle.key_group_range)
+    return changes

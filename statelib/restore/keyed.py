@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +49,7 @@ def restore_heap(
 
     ``scratch_directory`` is needed for RocksDB handles only. Raise CorruptStateError (``restore-mismatch``, and what
     the formats raise), InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
-
-    def restore(sources: Sequence[RestoreSource]) -> HeapKeyedStateBackend:
-        return _restore_heap(schema, key_group_range, sources, scratch_directory)
-
+    restore = partial(_restore_heap, schema, key_group_range, scratch_directory=scratch_directory)
     return with_open_deltas(restore, schema, key_group_range, sources)
 
 
@@ -85,10 +83,7 @@ def restore_rocksdb(
 
     Raise what :func:`restore_heap` raises, and InvalidRequestError (``backend-changed``) for a native heap stream. The
     directory is removed in that case."""
-
-    def restore(sources: Sequence[RestoreSource]) -> RocksDBKeyedStateBackend:
-        return _restore_rocksdb(schema, key_group_range, sources, directory, backend_uid)
-
+    restore = partial(_restore_rocksdb, schema, key_group_range, directory=directory, backend_uid=backend_uid)
     return with_open_deltas(restore, schema, key_group_range, sources)
 
 

@@ -30,7 +30,7 @@ def written_key_groups(source: RestoreSource, is_known: IsKnown) -> set[int]:
     handle, written = source.handle, set[int]()
     if isinstance(handle, ChangelogStateBackendHandleImpl):
         for logged in handle.log:
-            if not _is_known(logged, is_known):
+            if not is_known_part(logged, is_known):
                 written |= changed_key_groups(source.reader, logged)
     for part in materialized_parts(handle):
         if isinstance(part, IncrementalRemoteKeyedStateHandle):
@@ -50,7 +50,7 @@ def _in_new_tables(source: RestoreSource, handle: IncrementalRemoteKeyedStateHan
     return written if tables.is_alone else set(handle.key_group_range)
 
 
-def _is_known(part: ChangelogStateHandle, is_known: IsKnown) -> bool:
+def is_known_part(part: ChangelogStateHandle, is_known: IsKnown) -> bool:
     """Return whether all streams of a part of a log are known. Changes inside ``_metadata`` are always new."""
     streams = [stream for stream, _ in part.segments] if isinstance(part, ChangelogStateHandleStreamImpl) else []
     return bool(streams) and all(map(is_known, streams))

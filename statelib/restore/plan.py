@@ -60,17 +60,10 @@ class RestoreSource:
 
     def of_delta(self, number: int) -> "RestoreSource":
         """Return a source whose entries are the partial values of one open delta, the oldest being number 0."""
-        alone = self.only_deltas()
-        assert isinstance(alone.handle, ChangelogStateBackendHandleImpl)
-        handle = replace(alone.handle, log=(alone.handle.log[number],))
-        return replace(alone, handle=handle, statistics=self.deltas[number].statistics)
-
-    def only_deltas(self) -> "RestoreSource":
-        """Return a source of the open deltas, without the state below them."""
         handle = self.handle
         assert isinstance(handle, ChangelogStateBackendHandleImpl), "only a change log has deltas"
-        alone = replace(handle, materialized=(), log=handle.log[-len(self.deltas) :])
-        return replace(self, handle=alone, statistics=None, deltas=(), settled=None)
+        alone = replace(handle, materialized=(), log=(handle.log[number - len(self.deltas)],))
+        return replace(self, handle=alone, statistics=self.deltas[number].statistics, deltas=(), settled=None)
 
 
 def check_backend(backend: str, handles: Iterable[KeyedStateHandle], where: str = "the stored state") -> None:

@@ -24,9 +24,9 @@ from statelib.serializers.columns.cursors import fixed, spread
 from statelib.serializers.containers.sequence_codec import SequenceCodec
 from statelib.serializers.entries.heap_values import lists_to_heap
 from statelib.serializers.entries.keys import split_keys
-from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of, windows
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of, windows, without_values
 from statelib.serializers.registry import codec_of
-from statelib.wire.ragged import Ragged, concat, from_fixed, gather, join, offsets_of
+from statelib.wire.ragged import Ragged, from_fixed, gather, join
 from statelib.wire.writer import Writer
 
 COMPRESSED = b"\1"
@@ -60,7 +60,7 @@ class ChangedRows:
         """Return the rows of each kind; removed rows have empty values."""
         return (
             (Kind.UPDATED, self.updated),
-            (Kind.REMOVED, _without_values(self.removed)),
+            (Kind.REMOVED, without_values(self.removed)),
             (Kind.MERGED, self.merged),
         )
 
@@ -174,7 +174,3 @@ def _map_arguments(rows: StateRows, user_keys: Ragged) -> tuple[npt.NDArray[np.u
 def _without_flags(values: Ragged, null: Mask | bool = False) -> Ragged:
     """Return the values of a map without their null flags; of a ``null`` value nothing is left."""
     return gather(values.data, values.starts + 1, np.where(null, 0, values.lengths - 1))
-
-
-def _without_values(keys: Ragged) -> StateRows:
-    return StateRows(keys, Ragged(concat([]).data, offsets_of(np.zeros(len(keys), np.int64))))

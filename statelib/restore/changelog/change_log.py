@@ -44,7 +44,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.matching import check_same_state
 from statelib.serializers.columns.elements import SEPARATOR
 from statelib.serializers.entries.keys import join_keys, split_keys
-from statelib.serializers.entries.rows import StateRows, key_groups_of, windows
+from statelib.serializers.entries.rows import StateRows, join_rows, key_groups_of, windows
 from statelib.storage.ports.views import StateReader
 from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, from_list, join
 
@@ -159,7 +159,7 @@ class _Layer:
             StateRows(self._merged.keys.take(unmerged), self._partials.take(unmerged)),
             StateRows(from_list(list(moved_values)), from_list(list(moved_values.values()))),
         )
-        return StateRows(concat([part.keys for part in parts]), concat([part.values for part in parts]))
+        return join_rows(parts)
 
 
 class _Sorted:

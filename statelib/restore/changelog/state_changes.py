@@ -25,7 +25,7 @@ from statelib.serializers.containers.sequence_codec import SequenceCodec
 from statelib.serializers.containers.tuples import TupleCodec
 from statelib.serializers.entries.heap_values import lists_from_heap, maps_from_heap
 from statelib.serializers.entries.keys import KeyParts, check_end, group_prefix, join_keys
-from statelib.serializers.entries.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, without_values
 from statelib.serializers.registry import codec_of
 from statelib.serializers.skippers import check_divisible
 from statelib.wire.ragged import Ragged, concat, from_fixed, from_list, gather, join, offsets_of
@@ -166,9 +166,8 @@ def _timer_changes(schema: KeyedStateSchema, descriptor: StateDescriptor, record
     np.maximum.at(last, codes, rows)
     is_set = np.flatnonzero(records.ops[last] == Op.ADD_ELEMENT)
     put = distinct.take(is_set)
-    empty_values = Ragged(_NONE.data, np.zeros(len(put) + 1, np.int64))
     return StateChanges(
-        StateRows(put, empty_values), distinct.take(np.setdiff1d(np.arange(len(distinct)), is_set)), NO_ROWS, _NONE
+        without_values(put), distinct.take(np.setdiff1d(np.arange(len(distinct)), is_set)), NO_ROWS, _NONE
     )
 
 

@@ -33,6 +33,11 @@ class StateRows:
 NO_ROWS = StateRows(from_list([]), from_list([]))
 
 
+def without_values(keys: Ragged) -> StateRows:
+    """Return rows of the keys whose values are empty."""
+    return StateRows(keys, Ragged(NO_ROWS.values.data, np.zeros(len(keys) + 1, np.int64)))
+
+
 WINDOW_BYTES = 4 * 1024 * 1024
 
 
