@@ -13,6 +13,8 @@ from tests.support.worlds import day, new_deployment, publish_here
 
 NAME = PipelineName("visits")
 TURNS = 4
+FILES_AND_ENTRIES, SLOWER_ENTRIES = "{rotate: 1/4}", "{rotate: 1/2, entries: 150}"
+"""With the second, files have two turns and the key groups of a state with 300 to 600 entries four."""
 PIPELINE = """\
 name: visits
 source: {path: "{data}/{start}-{end}", columns: {guest: string, stars: double}}
@@ -31,7 +33,7 @@ checks: {read_back: %s}
 
 
 def new_world(
-    root: Path, backend: str = "rocksdb", strategy: str = "incremental", read_back: str = "{rotate: 1/4}"
+    root: Path, backend: str = "rocksdb", strategy: str = "incremental", read_back: str = FILES_AND_ENTRIES
 ) -> Deployment:
     """Return a deployment with the pipeline and no checkpoint."""
     pipelines = root / "pipelines"
@@ -74,3 +76,18 @@ def run_day(deployment: Deployment, number: int, events: pa.Table, name: str = N
     report = check(deployment, pipeline, checkpoint_id)
     register(deployment, pipeline, checkpoint_id, report.report_uri)
     return facts
+
+
+def few(number: int) -> pa.Table:
+    """Return the three events of a day."""
+    return guests(10 * number, 10 * number + 3)
+
+
+def read_files(facts: CheckpointFacts) -> set[str]:
+    """Return the paths of the files that the gate read to their last byte."""
+    return {finding.path for finding in facts.file_findings if finding.actual_crc is not None}
+
+
+def files(facts: CheckpointFacts) -> set[str]:
+    """Return the paths of all files of a snapshot."""
+    return {finding.path for finding in facts.file_findings}

@@ -3,11 +3,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from statelib.errors import CorruptStateError
@@ -24,64 +23,24 @@ from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
-from statelib.quality.facts import CheckpointFacts
 from statelib.storage.uris import local_path
-from tests.integration.gate_rotation import NAME, TURNS, facts_of, guests, new_world, run_day, taken
+from tests.integration.gate_rotation import (
+    FILES_AND_ENTRIES,
+    NAME,
+    SLOWER_ENTRIES,
+    TURNS,
+    facts_of,
+    few,
+    files,
+    guests,
+    new_world,
+    read_files,
+    run_day,
+    taken,
+)
 from tests.support.worlds import CHECKOUT, publish_here
 
 FIRST = guests(0, 200)
-REFERRING = [("rocksdb", "incremental"), ("heap", "changelog"), ("rocksdb", "changelog")]
-
-
-def few(number: int) -> pa.Table:
-    return guests(10 * number, 10 * number + 3)
-
-
-def read_files(facts: CheckpointFacts) -> set[str]:
-    return {finding.path for finding in facts.file_findings if finding.actual_crc is not None}
-
-
-def files(facts: CheckpointFacts) -> set[str]:
-    return {finding.path for finding in facts.file_findings}
-
-
-@pytest.mark.parametrize(("backend", "strategy"), REFERRING)
-def test_everything_is_read_again_within_as_many_runs_as_turns(tmp_path: Path, backend: str, strategy: str) -> None:
-    deployment = new_world(tmp_path, backend, strategy)
-    runs = [run_day(deployment, 1, FIRST)]
-    runs += [run_day(deployment, number, few(number)) for number in range(2, 2 * TURNS + 3)]
-    assert runs[0].partial is None, "all of it is new"
-    assert read_files(runs[0]) == files(runs[0])
-    skipped = 0
-    for before, facts in pairwise(runs):
-        assert facts.partial is not None
-        assert files(facts) - files(before) <= read_files(facts), "new files are read in the run that wrote them"
-        skipped += len(files(facts) - read_files(facts))
-    assert skipped, "and known ones are not, or nothing was tested"
-    for last in range(TURNS, len(runs)):
-        window = runs[last - TURNS + 1 : last + 1]
-        groups = set().union(*(facts.partial.key_groups for facts in window if facts.partial))
-        assert groups == set(range(8))
-        stayed = set.intersection(*(files(facts) for facts in window))
-        assert stayed <= set().union(*map(read_files, window))
-
-
-@pytest.mark.parametrize(("backend", "strategy"), [("heap", "canonical"), ("rocksdb", "full")])
-def test_a_strategy_that_writes_everything_has_everything_read(tmp_path: Path, backend: str, strategy: str) -> None:
-    deployment = new_world(tmp_path, backend, strategy)
-    run_day(deployment, 1, FIRST)
-    facts = run_day(deployment, 2, few(2))
-    assert facts.partial is not None
-    assert not facts.partial.skipped
-    assert facts.partial.key_groups == frozenset(range(8))
-
-
-def test_everything_is_read_if_the_pipeline_file_wants_it(tmp_path: Path) -> None:
-    deployment = new_world(tmp_path, read_back="all")
-    run_day(deployment, 1, FIRST)
-    facts = run_day(deployment, 2, few(2))
-    assert facts.partial is None
-    assert read_files(facts) == files(facts)
 
 
 def test_a_base_without_results_of_the_gate_is_not_proved(tmp_path: Path) -> None:
@@ -265,9 +224,10 @@ def failed_checks(deployment: Deployment, number: CheckpointId) -> list[str]:
     return []
 
 
+@pytest.mark.parametrize("read_back", [FILES_AND_ENTRIES, SLOWER_ENTRIES])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_each_fault_of_a_referring_checkpoint_is_detected_in_time(fault: Fault, tmp_path: Path) -> None:
-    deployment = new_world(tmp_path)
+def test_each_fault_of_a_referring_checkpoint_is_detected_in_time(fault: Fault, read_back: str, tmp_path: Path) -> None:
+    deployment = new_world(tmp_path, read_back=read_back)
     run_day(deployment, 1, FIRST)
     days = iter(range(2, 5 * TURNS))
     failures = [failed_checks(deployment, spoiled(deployment, fault, days))]

@@ -138,7 +138,7 @@ class _Run:
             self._blocks = ()
 
     def _open(self) -> None:
-        self._blocks = tuple(self._table.blocks())
+        self._blocks = tuple(self._table.blocks(self._first, self._stop))
         self._at = bisect_left(self._blocks, self._first, key=lambda block: block.last)
         self._end = len(self._blocks)
         if self._stop is not None:

@@ -111,9 +111,11 @@ def _turns(value: object) -> object:
 
 class Rotation(Part):
     """The part of the known files and key groups that the gate reads again in each run. ``rotate``: one over the number
-    of runs after which everything has been read again."""
+    of runs after which all files have been read again. ``entries``: the mean number of known entries that one
+    run decodes, if that is less than the part. A run that applied more events decodes as many entries as events."""
 
     rotate: Annotated[int, BeforeValidator(_turns, json_schema_input_type=str), Field(ge=2, le=1000, strict=True)] = 20
+    entries: Annotated[int, Field(ge=1, strict=True)] = 50_000
 
 
 class Checks(Part):

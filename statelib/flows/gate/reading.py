@@ -20,20 +20,28 @@ from statelib.wire.checksum import crc32c
 
 @dataclass(frozen=True)
 class Turn:
-    """One of the ``of`` runs in which everything is read again. ``number``: counted from 0."""
+    """The turn of one run. ``number``: the number of the run, counted from 0. ``of``: the number of runs in which all
+    files are read again. ``halvings``: how often the part of the key groups that such a run would read is halved."""
 
     number: int
     of: int
+    halvings: int = 0
 
     def has_file(self, path: str) -> bool:
         """Return whether a known file is read in this turn. The name of the file decides, so that its turn stays the
         same when other files come and go."""
-        return crc32c(path.rpartition("/")[2].encode()) % self.of == self.number
+        return crc32c(path.rpartition("/")[2].encode()) % self.of == self.number % self.of
 
     def key_groups(self, max_parallelism: int) -> KeyGroupRange:
-        """Return the key groups that are read in this turn, which may be none. They are neighbours, so that they are in
-        few handles and tables."""
-        start, stop = (number * max_parallelism // self.of for number in (self.number, self.number + 1))
+        """Return the key groups whose entries are read in this turn, which may be none. They are neighbours, so that
+        they are in few handles and tables.
+
+        A turn with more halvings has a part of the key groups that a turn of the same number with fewer has. So all are
+        read in ``of << halvings`` runs in a row, even if some of these runs have fewer halvings."""
+        rounds, first = divmod(self.number, self.of)
+        for bit in range(self.halvings):
+            first = 2 * first + (rounds >> bit & 1)
+        start, stop = (number * max_parallelism // (self.of << self.halvings) for number in (first, first + 1))
         return KeyGroupRange(start, stop - 1)
 
 
@@ -61,11 +69,12 @@ class Reading:
         return self.key_groups is not None and source.handle.key_group_range not in self.key_groups
 
 
-def turn_of(rotation: Rotation, checkpoints: int, generation: int) -> Turn:
-    """Return the turn of a checkpoint. ``checkpoints``: the number of checkpoints in the history before it. It grows by
-    one from run to run. ``generation``: the number of restores, so that a history that is restored again and again goes
-    on to other turns."""
-    return Turn((checkpoints + generation) % rotation.rotate, rotation.rotate)
+def turn_of(rotation: Rotation, number: int, *, entries: int = 0, changes: int = 0) -> Turn:
+    """Return the turn of a checkpoint. ``number``: it grows by one from run to run. ``entries``: those of the state.
+    ``changes``: the number of events that were applied. The turn has at most that number of entries, or those of the
+    setting if they are more, on the mean of the turns."""
+    most = max(rotation.entries, changes) * rotation.rotate
+    return Turn(number, rotation.rotate, (-(-entries // most) - 1).bit_length() if entries > most else 0)
 
 
 def reading_of(
@@ -76,12 +85,15 @@ def reading_of(
     record: CheckpointRecord,
     checkpoints: int,
 ) -> Reading:
-    """Return the reading of a checkpoint. ``base``: the base if the gate has proved it, else None. ``checkpoints``: as
-    for :func:`turn_of`."""
-    rotation = pipeline.checks.read_back
-    if base is None or not isinstance(rotation, Rotation):
+    """Return the reading of a checkpoint. ``base``: the base if the gate has proved it, else None. ``checkpoints``: the
+    number of checkpoints in the history before it. Each restore counts too, so that a history that is restored again
+    and again goes on to other turns."""
+    rotation, manifest = pipeline.checks.read_back, opened.manifest
+    if base is None or manifest is None or not isinstance(rotation, Rotation):
         return _read_everything(opened)
-    return read_what_is_new(opened, base, turn_of(rotation, checkpoints, record.generation))
+    entries = sum(statistics.total_entries for statistics in manifest.statistics)
+    turn = turn_of(rotation, checkpoints + record.generation, entries=entries, changes=manifest.events.applied)
+    return read_what_is_new(opened, base, turn)
 
 
 def _read_everything(opened: Checkpoint) -> Reading:

@@ -4,9 +4,10 @@ It reads the tables that Flink and statelib write with default settings. Any oth
 before an entry is read. Source: docs/spec/formats.md#rocksdb-tables; RocksDB's documentation of the block-based table.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +71,12 @@ class Table:
     entries: int
     _checksum: int
     _read: ReadAt = field(repr=False)
-    blocks: Callable[[], Iterator[Block]] = field(repr=False)
-    """A function that yields the data blocks in key order; it reads the index each time."""
+    _index: "_Index" = field(repr=False)
+
+    def blocks(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[Block]:
+        """Yield the data blocks that may have keys in [first, stop), in key order; all blocks if the index cannot be
+        searched. The index is read each time."""
+        return self._index.blocks(first, stop)
 
     def read(self, blocks: Sequence[Block]) -> BlockEntries:
         """Return the entries of neighbouring blocks, of which there must be at least one.
@@ -115,8 +120,9 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
     if not properties.keys() >= {_FAMILY, _LEVELS, *_ABSENT}:
         return None
     trailing = 0 if _property_number(properties, b"rocksdb.index.key.is.user.key") else TRAILING
-    index = _Index(block, bool(_property_number(properties, b"rocksdb.index.value.is.delta.encoded")), trailing)
     kind = int.from_bytes(properties[_LEVELS], "little")
+    has_deltas = bool(_property_number(properties, b"rocksdb.index.value.is.delta.encoded"))
+    index = _Index(block, index_offset, index_length, kind // _TWO_LEVELS, has_deltas, trailing)
     return Table(
         name,
         properties[_FAMILY].decode(),
@@ -129,7 +135,7 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
         _property_number(properties, b"rocksdb.num.entries"),
         checksum,
         read,
-        partial(index.blocks, index_offset, index_length, kind // _TWO_LEVELS),
+        index,
     )
 
 
@@ -153,38 +159,59 @@ def _property_number(properties: dict[bytes, bytes], name: bytes) -> int:
 class _Index:
     """The reader of a table's index.
 
-    ``block`` reads one block. ``deltas``: the lengths of neighbouring blocks are stored as differences. ``trailing``:
-    the number of bytes after the user key of an index entry.
+    ``block`` reads one block, given its offset and length. ``offset`` and ``length``: the place of the top block.
+    ``levels``: the number of index levels below it. ``deltas``: the lengths of neighbouring blocks are stored as
+    differences. ``trailing``: the number of bytes after the user key of an index entry.
     """
 
     block: Callable[[int, int], bytes]
+    offset: int
+    length: int
+    levels: int
     deltas: bool
     trailing: int
 
-    def blocks(self, offset: int, length: int, levels: int) -> Iterator[Block]:
-        """Yield the data blocks of the index block at ``offset``; ``levels``: the number of index levels below it."""
-        for key, child_offset, child_length in self._entries(self.block(offset, length)):
-            if levels:
-                yield from self.blocks(child_offset, child_length, levels - 1)
-            else:
-                yield Block(key[: len(key) - self.trailing], child_offset, child_length)
+    def blocks(self, first: bytes, stop: bytes | None) -> Iterator[Block]:
+        """Yield the data blocks as :meth:`Table.blocks`."""
+        blocks = self._entries(self.block(self.offset, self.length), first, stop)
+        for _ in range(self.levels):
+            blocks = chain.from_iterable(
+                self._entries(self.block(child.offset, child.length), first, stop) for child in blocks
+            )
+        return blocks
 
-    def _entries(self, content: bytes) -> Iterator[tuple[bytes, int, int]]:
-        if not self.deltas:
-            for key, value in _key_value_pairs(content):
-                offset, at = _read_varint(value, 0)
-                yield key, offset, _read_varint(value, at)[0]
-            return
-        yield from _whole_entries(content) or _entries_with_deltas(content)
+    def _entries(self, content: bytes, first: bytes, stop: bytes | None) -> Iterator[Block]:
+        """Yield the blocks that an index block names, data blocks or those of the level below."""
+        if self.deltas:
+            entries = _whole_entries(content, first, stop, self.trailing)
+            if entries is None:
+                entries = _entries_with_deltas(content)
+        else:
+            entries = _entries_without_deltas(content)
+        for key, offset, length in entries:
+            yield Block(key[: len(key) - self.trailing], offset, length)
 
 
-def _whole_entries(content: bytes) -> list[tuple[bytes, int, int]] | None:
-    """Return (key, offset, length) per block, read by columns; None if an entry depends on the entry before it."""
+def _whole_entries(
+    content: bytes, first: bytes, stop: bytes | None, trailing: int
+) -> Iterable[tuple[bytes, int, int]] | None:
+    """Return (key, offset, length) per block, read by columns; None if an entry depends on the entry before it. Only
+    the blocks that may have keys in [first, stop) are returned."""
     data, end = np.frombuffer(content, np.uint8), _end_of_entries(content)
     if end < 0:
         return None
-    starts = np.frombuffer(content, "<u4", -1, end)[:-1].astype(np.int64)
-    stops = np.append(starts[1:], end)
+    bounds = np.append(np.frombuffer(content, "<u4", -1, end)[:-1].astype(np.int64), end)
+
+    def user_key(row: int) -> bytes:
+        _, at = _read_varint(content, int(bounds[row]))
+        size, at = _read_varint(content, at)
+        return content[at : at + size - trailing]
+
+    rows = range(len(bounds) - 1)
+    low = max(bisect_left(rows, first, key=user_key) - 1, 0) if first else 0
+    high = len(rows) if stop is None else bisect_left(rows, stop, key=user_key) + 1
+    bounds = bounds[low : high + 1]
+    starts, stops = bounds[:-1], bounds[1:]
     try:
         shared, at = read_varlen(data, starts, stops, "index")
         unshared, key = read_varlen(data, at, stops, "index")
@@ -195,7 +222,15 @@ def _whole_entries(content: bytes) -> list[tuple[bytes, int, int]] | None:
         return None
     if shared.any() or bool((at != stops).any()):
         return None
-    return list(zip(keys, offsets.tolist(), lengths.tolist(), strict=True))
+    begin = int(bool(keys) and keys[0][: len(keys[0]) - trailing] < first)
+    return zip(keys[begin:], offsets[begin:].tolist(), lengths[begin:].tolist(), strict=True)
+
+
+def _entries_without_deltas(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (key, offset, length) per block of an older version of the format."""
+    for key, value in _key_value_pairs(content):
+        offset, at = _read_varint(value, 0)
+        yield key, offset, _read_varint(value, at)[0]
 
 
 def _entries_with_deltas(content: bytes) -> Iterator[tuple[bytes, int, int]]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from rocksdict import (
@@ -209,6 +210,30 @@ def table(tmp_path: Path) -> bytes:
 
 def opened(data: bytes) -> Table | None:
     return open_table(lambda offset, length: data[offset : offset + length], len(data), "000007.sst")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_index_names_each_block_of_a_range(tmp_path: Path, form: str) -> None:
+    chosen = Random(form)
+    db = formed(tmp_path / "db", FORMS[form])
+    put(db, some(chosen, 3_000))
+    db.get_column_family("a").flush()
+    (path,) = (tmp_path / "db").glob("*.sst")
+    table = opened(path.read_bytes())
+    assert table is not None
+    every = list(table.blocks())
+    fewest = len(every)
+    for _ in range(100):
+        first, stop = sorted(chosen.choice(every).last + bytes(chosen.randrange(2)) for _ in range(2))
+        named = list(table.blocks(first, stop))
+        begin = every.index(named[0]) if named else 0
+        assert every[begin : begin + len(named)] == named
+        wanted = [block for block in every if first <= block.last]
+        beyond = next((n for n, block in enumerate(wanted) if block.last >= stop), len(wanted))
+        assert set(wanted[: beyond + 1]) <= set(named)
+        fewest = min(fewest, len(named))
+    is_searched = form not in ("index in stretches", "index as in format 2")
+    assert (fewest < len(every)) is is_searched
 
 
 def outcome(data: bytes) -> Entries | str:

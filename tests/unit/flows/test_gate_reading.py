@@ -1,4 +1,4 @@
-"""Everything that is known is read again within as many runs as the rotation has turns."""
+"""Everything that is known is read again in turns, the files in fewer runs than the entries of a large state."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ FIRST = st.integers(0, 100)
 def test_every_key_group_is_read_once_within_all_turns(max_parallelism: int, turns: int, first: int) -> None:
     rotation = Rotation(rotate=turns)
     read = [
-        group for run in range(first, first + turns) for group in turn_of(rotation, run, 3).key_groups(max_parallelism)
+        group for run in range(first, first + turns) for group in turn_of(rotation, run).key_groups(max_parallelism)
     ]
     assert sorted(read) == list(range(max_parallelism))
 
@@ -32,11 +32,28 @@ def test_a_file_that_stays_for_all_turns_is_read_once_in_them(
     rotation = Rotation(rotate=turns)
     for number, (begin, length) in enumerate(lives):
         path = f"file:/state/p/shared/{number:032x}-sst"
-        read = [run for run in range(begin, begin + length) if turn_of(rotation, first + run, 0).has_file(path)]
+        read = [run for run in range(begin, begin + length) if turn_of(rotation, first + run).has_file(path)]
         for start in range(begin, begin + length - turns + 1):
             assert sum(start <= run < start + turns for run in read) == 1
 
 
-def test_a_history_that_is_restored_again_and_again_reads_other_turns() -> None:
-    rotation = Rotation(rotate=5)
-    assert {turn_of(rotation, 3, generation).number for generation in range(5)} == set(range(5))
+@given(SIZES, st.integers(2, 6), FIRST, st.lists(st.integers(0, 12), min_size=1, max_size=60))
+def test_every_key_group_is_read_within_the_longest_rotation_of_a_changing_state(
+    max_parallelism: int, turns: int, first: int, thousands: list[int]
+) -> None:
+    """The number of halvings follows the state, which may have any number of entries in each run."""
+    rotation = Rotation(rotate=turns, entries=1_000)
+    longest = max(turn_of(rotation, 0, entries=1_000 * k).halvings for k in thousands)
+    read = [
+        set(turn_of(rotation, run, entries=1_000 * thousands[run % len(thousands)]).key_groups(max_parallelism))
+        for run in range(first, first + (turns << longest))
+    ]
+    assert set.union(*read) == set(range(max_parallelism))
+
+
+@given(st.integers(2, 40), st.integers(1, 10**6), st.integers(0, 10**12), st.integers(0, 10**7))
+def test_a_turn_has_the_wanted_entries_and_not_half_of_them(turns: int, most: int, entries: int, changes: int) -> None:
+    turn = turn_of(Rotation(rotate=turns, entries=most), 0, entries=entries, changes=changes)
+    limit = max(most, changes)
+    assert entries <= limit * turns << turn.halvings
+    assert turn.halvings == 0 or entries > limit * turns << (turn.halvings - 1)
