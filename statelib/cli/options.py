@@ -21,7 +21,14 @@ CheckpointArgument = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="<pipeline>/<id>.", autocompletion=completion.checkpoints)
 ]
 Master = Annotated[
-    str, typer.Option("--master", help="Spark's master, such as spark://host:7077 or yarn; local[*] is this machine.")
+    str,
+    typer.Option(
+        "--master",
+        "--remote",
+        envvar="SPARK_REMOTE",
+        help="Spark's master, such as spark://host:7077 or yarn; local[*] is this machine. Or a Spark Connect server, "
+        "such as sc://host:15002.",
+    ),
 ]
 SparkSettings = Annotated[
     list[str] | None,

@@ -11,6 +11,7 @@ from typing import Any
 
 from statelib.errors import InvalidRequestError
 from statelib.extras import require, require_one_pyspark
+from statelib.spark import REMOTE, is_remote_url
 
 
 @contextmanager
@@ -18,23 +19,33 @@ def session(name: str, master: str, settings: Sequence[str] | None = None) -> It
     """Yield the SparkSession that this process has already, else a new one.
 
     SIGTERM and SIGHUP end the block like an exception, as they do in the Spark jobs.
-    Raise InvalidRequestError (``bad-conf``) for a setting without a name."""
+    ``master``: a master of Spark, or the URL of a Spark Connect server. Raise InvalidRequestError (``bad-conf``) for a
+    setting without a name, and what :func:`~statelib.spark.session.remote_session.remote_session` raises."""
     require("spark")
     require_one_pyspark()
-    _set_environment(settings or ())
-    from statelib.spark.session.local_session import (
-        borrowed_session,  # here, so that other commands start without Spark
-    )
+    pairs = [_pair(text) for text in settings or ()]
+    if not is_remote_url(master):
+        _set_environment(settings or ())
+    # Here, so that other commands start without Spark.
+    from statelib.spark.session.local_session import borrowed_session
+    from statelib.spark.session.remote_session import change_settings
     from statelib.spark.snapshot.termination import unwound_by_signal
 
     with borrowed_session(name, master) as spark, unwound_by_signal():
+        if is_remote_url(master):
+            change_settings(spark, pairs)
         yield spark
 
 
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise InvalidRequestError(f"--conf {text!r}: expected NAME=VALUE", kind="bad-conf")
+    return name, value
+
+
 def _set_environment(settings: Sequence[str]) -> None:
-    for text in settings:
-        if not text.partition("=")[0] or "=" not in text:
-            raise InvalidRequestError(f"--conf {text!r}: expected NAME=VALUE", kind="bad-conf")
+    os.environ.pop(REMOTE, None)  # PySpark refuses a master beside it
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = ("spark.log.level=ERROR", "spark.ui.enabled=false", "spark.ui.showConsoleProgress=false")
     logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('spark-log4j2.properties').as_uri()}"

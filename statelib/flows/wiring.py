@@ -230,6 +230,11 @@ def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
     return Deployment(*(environ[name] for name in VARIABLES), *optional)
 
 
+def described(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables of the environment that describe the deployment, as far as they are set."""
+    return {name: environ[name] for name in (*VARIABLES, *OPTIONAL) if name in environ}
+
+
 def pipelines_directory(environ: Mapping[str, str] = os.environ) -> str:
     """Return the directory of the pipeline files, for commands that need no other setting. Raises InvalidRequestError
     (``missing-setting``) if it is not set."""

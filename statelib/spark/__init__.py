@@ -8,6 +8,14 @@ if TYPE_CHECKING:
 FORMATS = ("statelib", "statelib-metadata")
 """The names of the formats that :func:`register` adds to ``spark.read``."""
 
+REMOTE = "SPARK_REMOTE"
+"""The variable in which PySpark expects the URL of a Spark Connect server."""
+
+
+def is_remote_url(master: str) -> bool:
+    """Return whether the text is the URL of a Spark Connect server, and not a master of Spark."""
+    return master.startswith("sc://")
+
 
 def register(spark: "SparkSession") -> None:
     """Register the :data:`FORMATS` for ``spark.read`` in this session. Spark allows this in one session per

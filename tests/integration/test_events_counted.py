@@ -10,6 +10,7 @@ from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts
+from statelib.spark.session import either_kind
 from statelib.spark.snapshot import driver
 from tests.support.worlds import CHECKOUT, day, new_deployment
 
@@ -66,8 +67,8 @@ def test_events_of_a_task_that_ran_twice_are_counted_once(
     spark: SparkSession, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, once = counted(spark, moved_by_spark(tmp_path / "once", data))
-    observed = driver._observed
-    monkeypatch.setattr(driver, "_observed", lambda run: (observed(run) or 0) + 1)
+    observed = either_kind._observed_in_jvm
+    monkeypatch.setattr(either_kind, "_observed_in_jvm", lambda run, name: (observed(run, name) or 0) + 1)
     events, more = counted(spark, moved_by_spark(tmp_path / "twice", data))
     assert events == expected
     assert more > once, "the source was asked"

@@ -25,6 +25,7 @@ from statelib.extras import require
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
+from statelib.spark import REMOTE, is_remote_url
 
 _ERROR_MARK = "statelib: "
 """The start of the line in which a Spark job reports its error."""
@@ -83,28 +84,40 @@ def _required(target: str | None) -> str:
 
 def _submit(file: Path, target: str, number: int, master: str) -> dict[str, Any]:
     """Run the Spark job, and return the JSON document in the last line of its output."""
-    submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     job = str(files("statelib_jobs") / "bootstrap.py")
     require("spark")
-    if submit is None:
-        raise NotFoundError(
-            "spark-submit is not on the path", kind="no-spark", hint=f"submit {job} to the cluster yourself"
-        )
-    command = [submit, "--master", master, "--conf", "spark.log.level=ERROR", "--conf", "spark.ui.enabled=false"]
     environment = {"PYSPARK_PYTHON": sys.executable, **os.environ}
+    if is_remote_url(master):
+        command = [sys.executable]
+        environment[REMOTE] = master
+    else:
+        command = [_spark_submit(job), "--master", master, "--conf", "spark.log.level=ERROR"]
+        command += ["--conf", "spark.ui.enabled=false"]
+        environment.pop(REMOTE, None)
     # No shell is involved, and whoever calls statelib may call spark-submit as well.
     run = subprocess.run(  # noqa: S603
         [*command, job, "--file", str(file.absolute()), "--target", absolute_target(target), "--id", str(number)],
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     if run.returncode:
-        # Spark prints both streams of a Python driver to its own output.
-        line = next((text for text in run.stdout.splitlines() if text.startswith(_ERROR_MARK)), "")
+        # spark-submit prints both streams of a Python driver to its own output.
+        lines = (run.stdout + run.stderr).splitlines()
+        line = next((text for text in lines if text.startswith(_ERROR_MARK)), "")
         if not line:
             raise RuntimeError(f"the Spark job ended with {run.returncode}:\n{(run.stdout + run.stderr)[-4000:]}")
         kind, _, message = line.removeprefix(_ERROR_MARK).partition(": ")
         raise InvalidRequestError(message, kind=kind)
     return dict(json.loads(run.stdout.splitlines()[-1]))
+
+
+def _spark_submit(job: str) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    submit = shutil.which("spark-submit", path=path)
+    if submit is None:
+        raise NotFoundError(
+            "spark-submit is not on the path", kind="no-spark", hint=f"submit {job} to the cluster yourself"
+        )
+    return submit
 
 
 def rewrite_(

@@ -1,6 +1,6 @@
 """The format ``statelib-metadata`` of ``spark.read``: facts about a snapshot's keyed states, without their entries."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -13,7 +13,9 @@ from statelib.spark.dataframe.options import METADATA_OPTIONS, check_options, no
 
 class MetadataDataSource(DataSource):
     """The data source with the columns :data:`statelib.savepoints.tables.state_facts.COLUMNS` and the options ``path``,
-    ``operator`` and ``relocate``."""
+    ``operator`` and ``relocate``. ``variables``: as in :class:`StateDataSource`."""
+
+    variables: Mapping[str, str] | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -25,7 +27,7 @@ class MetadataDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         with noting_kinds():
             check_options(self.options, METADATA_OPTIONS)
-            return MetadataReader(state_facts(snapshot_of(self.options)), schema)
+            return MetadataReader(state_facts(snapshot_of(self.options, self.variables)), schema)
 
 
 class MetadataReader(DataSourceReader):

@@ -27,18 +27,21 @@ def check_options(options: Mapping[str, str], allowed: tuple[str, ...]) -> None:
         )
 
 
-def snapshot_of(options: Mapping[str, str]) -> Checkpoint:
+def snapshot_of(options: Mapping[str, str], variables: Mapping[str, str] | None = None) -> Checkpoint:
     """Return the snapshot at the option ``path``, which is ``<pipeline>/<id>`` or the path of a directory, with the
     operator of the option ``operator`` selected, and its files moved as the option ``relocate`` describes.
+    ``variables``: those that describe the deployment; None stands for the environment of this process.
 
     Raises InvalidRequestError (``bad-relocate``), and the errors of :func:`~statelib.flows.views.inspection.resolve`,
     :func:`open_checkpoint` and :meth:`Checkpoint.select`."""
-    text = options["path"]
+    text, described = options["path"], {} if variables is None else {"environ": variables}
     if is_id(text) and not Path(text).exists():
-        opened = resolve(deployment(), text)
+        opened = resolve(deployment(**described), text)
     else:
         path = text if ":" in text else str(Path(text).absolute())
-        opened = open_checkpoint(path, storage_root=storage_root(), relocate=_relocation(options.get("relocate")))
+        opened = open_checkpoint(
+            path, storage_root=storage_root(**described), relocate=_relocation(options.get("relocate"))
+        )
     return opened.select(options["operator"]) if "operator" in options else opened
 
 

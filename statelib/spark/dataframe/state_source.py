@@ -4,7 +4,7 @@ Spark plans a read in separate processes. Each of them opens the snapshot's meta
 need. A task reads some key groups of one handle, as Arrow columns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,9 +22,11 @@ from statelib.spark.dataframe.state_filters import wanted_key_groups
 class StateDataSource(DataSource):
     """The data source with the options ``path`` (the argument of ``load``), ``state``, ``operator``, ``columns``,
     ``partitions``, ``relocate`` and ``scratch``. ``cores``: the number of tasks that the session could run at once when
-    the format was registered."""
+    the format was registered. ``variables``: those that describe the deployment; None stands for the environment of
+    the process that plans the read."""
 
     cores = 1
+    variables: Mapping[str, str] | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -34,7 +36,7 @@ class StateDataSource(DataSource):
         """Return the snapshot with its operator selected. Raises InvalidRequestError (``unknown-option``, ``no-path``),
         and the errors of :func:`~statelib.spark.dataframe.options.snapshot_of`."""
         check_options(self.options, STATE_OPTIONS)
-        return snapshot_of(self.options)
+        return snapshot_of(self.options, self.variables)
 
     def schema(self) -> StructType:
         """Return the schema of the columns in the option ``columns``; without this option, the schema of all columns.

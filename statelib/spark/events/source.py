@@ -17,6 +17,7 @@ from statelib.spark.events.source_files import SourceFiles, log_left_to_spark, s
 from statelib.spark.events.source_open import open_part
 from statelib.spark.events.source_paths import in_bucket
 from statelib.spark.events.tables.incremental import TableReads, read_table
+from statelib.spark.session.either_kind import default_file_system, hadoop_setting
 from statelib.storage.objects.uris import location_if_object, object_location
 
 _AMAZON = re.compile(r"(?:https://)?s3[.-].*amazonaws\.com")
@@ -80,8 +81,9 @@ def _reason_for_spark(
 
 def _is_of_this_host(spark: SparkSession, location: str) -> bool:
     """Return whether the location is a local path. A path without a scheme belongs to Spark's default file system."""
-    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:")
-    return location.startswith("file:") or (location.startswith("/") and default.startswith("file:"))
+    if location.startswith("/"):
+        return default_file_system(spark).startswith("file:")
+    return location.startswith("file:")
 
 
 def _reason_for_bucket(spark: SparkSession, location: str, places: SourcePlaces) -> str | None:
@@ -105,10 +107,9 @@ def _reason_for_bucket(spark: SparkSession, location: str, places: SourcePlaces)
 def _has_same_endpoint(spark: SparkSession, location: str, bucket: str, endpoint: str) -> bool:
     """Return whether Spark reads a bucket of S3 at the endpoint that the environment names. So it does if it cannot
     read ``s3:`` at all, which only some distributions of Spark can."""
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    if location.lower().startswith("s3:") and not hadoop.get("fs.s3.impl", ""):
+    if location.lower().startswith("s3:") and not hadoop_setting(spark, "fs.s3.impl"):
         return True
-    own = hadoop.get(f"fs.s3a.bucket.{bucket}.endpoint", "") or hadoop.get("fs.s3a.endpoint", "")
+    own = hadoop_setting(spark, f"fs.s3a.bucket.{bucket}.endpoint") or hadoop_setting(spark, "fs.s3a.endpoint")
     ends = [re.sub(_AMAZON, "", text.lower().rstrip("/")) for text in (own, endpoint)]
     return ends[0].removeprefix("http://") == ends[1].removeprefix("http://")
 

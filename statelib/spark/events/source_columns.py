@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from statelib.definition.parts.source import ChangeLogColumns
@@ -19,11 +20,17 @@ from statelib.spark.events.source_changes import (
     images_of_envelopes,
 )
 from statelib.spark.events.source_types import is_read_as, spark_name
+from statelib.spark.session.either_kind import analysed
 
 _LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
 """Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
 cast to the other without loss."""
 _ANSI = "spark.sql.ansi.enabled"
+_REFUSED = {
+    "NESTED_AGGREGATE_FUNCTION": "expected a value for each row, found an aggregate",
+    "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION": "its value can be another one when a task is repeated",
+}
+"""The reasons against an expression, by Spark's name for its error about the argument of an aggregate."""
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
@@ -145,16 +152,24 @@ def checked_expression(
     Raises InvalidRequestError (``bad-expression``) if Spark does not understand it, if it would make one row of several
     rows, or if its value can differ from try to try."""
     try:
-        result = frame.where(sql) if filters else frame.selectExpr(sql)
-        plan = result._jdf.queryExecution().analyzed()
+        result = analysed(frame.where(sql) if filters else frame.selectExpr(sql))
     except (AnalysisException, ParseException) as error:
         raise _bad_expression(pipeline, field, written, _first_line(str(error))) from error
-    if plan.nodeName() not in ("Filter", "Project"):
-        reason = "expected a value for each row, found an aggregate"
+    reason = _reason_against(frame, sql)
+    if reason is not None:
         raise _bad_expression(pipeline, field, written, reason)
-    if not plan.deterministic():
-        raise _bad_expression(pipeline, field, written, "its value can be another one when a task is repeated")
     return result
+
+
+def _reason_against(frame: DataFrame, sql: str) -> str | None:
+    """Return why an expression of ``frame`` must not be used although Spark understands it; None if it may be.
+
+    Spark allows no aggregate and no value of chance in the argument of an aggregate, and nothing is computed here."""
+    try:
+        analysed(frame.select(f.count(f.expr(sql))))
+    except AnalysisException as error:
+        return _REFUSED.get(error.getCondition() or "")
+    return None
 
 
 def check_strict(spark: SparkSession, pipeline: Pipeline, field: str) -> None:

@@ -7,6 +7,7 @@ from statelib.definition.source.parts import SourcePart
 from statelib.definition.source.templates import with_variables
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import source_variables
+from statelib.spark.session.either_kind import analysed
 from statelib.spark.session.job_failures import naming_what_failed
 
 _NOT_THERE, _NO_FILES = "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"
@@ -21,7 +22,7 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
     source = part.source
     try:
         with naming_what_failed():
-            return _opened(spark, part)
+            return analysed(_opened(spark, part))
     except AnalysisException as error:
         if error.getCondition() == _NO_FILES and source.may_be_empty:
             return None

@@ -37,6 +37,7 @@ from statelib.savepoints.writing.new_savepoint import (
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
 from statelib.snapshots.writers.keyed import write_subtask
 from statelib.snapshots.writers.operator import write_operator_states
+from statelib.spark.session.either_kind import analysed
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage.local.scratch import scratch_directory
 from statelib.storage.ports.views import StorageReference
@@ -209,7 +210,7 @@ def _source(
 
 def _parquet(spark: SparkSession, path: str) -> DataFrame:
     try:
-        return spark.read.parquet(path)
+        return analysed(spark.read.parquet(path))
     except AnalysisException as error:
         raise NotFoundError(f"{path} cannot be read: {error.getCondition()}", kind="no-source") from error
 

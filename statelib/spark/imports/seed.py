@@ -14,6 +14,7 @@ from statelib.model.record import CheckpointRecord
 from statelib.spark.events.source_columns import check_strict, checked_expression
 from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
+from statelib.spark.session.either_kind import analysed
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.seed import Seed, SeedRows
 from statelib.spark.snapshot.whole_run import Step, seed_pipeline
@@ -97,7 +98,9 @@ def _opened(spark: SparkSession, table: SeedTable) -> DataFrame:
     reader = spark.read.options(**table.options)
     try:
         with naming_what_failed():
-            return reader.format(table.format).load(table.place) if table.format else reader.table(table.place)
+            return analysed(
+                reader.format(table.format).load(table.place) if table.format else reader.table(table.place)
+            )
     except (AnalysisException, PySparkException) as error:
         what = "path" if table.format else "table"
         raise NotFoundError(

@@ -20,6 +20,7 @@ from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.arrow_types import spark_type
 from statelib.spark.events.source_types import spark_name
+from statelib.spark.session.either_kind import analysed
 
 VALUE = "__statelib_value"
 USER_KEY = "__statelib_user_key"
@@ -46,7 +47,8 @@ def read_statestore(spark: SparkSession, location: str, options: Mapping[str, st
 
     Raises NotFoundError (``no-statestore``)."""
     try:
-        return spark.read.format("statestore").options(**options).load(location).select("key", "value")
+        stores = spark.read.format("statestore").options(**options)
+        return analysed(stores.load(location).select("key", "value"))
     except PySparkException as error:
         raise NotFoundError(
             f"state store of {location} cannot be read: {error.getCondition()}",

@@ -6,10 +6,12 @@ longer than the events. The daemon must not print anything, because Spark reads 
 """
 
 import gc
+import os
 import runpy
 from contextlib import suppress
 from importlib import import_module
 
+from statelib.spark.session.idle_daemon import end_when_idle, is_of_one_session
 from statelib.spark.session.installed import prefer_installed
 
 if __name__ == "__main__":
@@ -19,4 +21,6 @@ if __name__ == "__main__":
     with suppress(ModuleNotFoundError):
         import_module("obstore.store")  # of the extra "objects"
     gc.freeze()  # excludes the shared modules from the garbage collection of a worker after each task
+    if is_of_one_session(os.environ):
+        end_when_idle()
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)

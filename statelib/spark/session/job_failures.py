@@ -19,6 +19,7 @@ _VALUE = re.compile(r"\[([A-Z_.]+)\] ([^\n]*?)\s*SQLSTATE: (?:22\w{3}|P0001)")
 P0001 is an error that an expression raises itself."""
 _CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?!\[FAILED_READ_FILE)(.*)")
 _LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
+_NO_STATELIB = re.compile(r"ModuleNotFoundError: No module named '(statelib|statelib_jobs)'")
 _JAVA = re.compile(r"(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.*)")
 _MOST = 500
 """The most characters of Spark's message that are quoted."""
@@ -61,7 +62,7 @@ def _raised(lines: list[str]) -> str | None:
 
 def _job_failure(text: str) -> StatelibError:
     """Return the error for Spark's message about a failed job: RetryableError (``source-unreadable``, ``worker-lost``,
-    ``spark-failed``) or InvalidRequestError (``unknown-format``, ``bad-source-value``)."""
+    ``spark-failed``) or InvalidRequestError (``unknown-format``, ``bad-source-value``, ``no-statelib``)."""
     return (
         _of_source(text)
         or _of_worker(text)
@@ -115,6 +116,13 @@ _SOURCES: dict[re.Pattern[str], Callable[[re.Match[str], str], StatelibError]] =
 
 
 def _of_worker(text: str) -> StatelibError | None:
+    if _NO_STATELIB.search(text):
+        return InvalidRequestError(
+            "the Python of Spark's workers has no statelib",
+            kind="no-statelib",
+            hint="install this version of statelib in the Python environment of each executor (spark.pyspark.python), "
+            "or send it with the job (--py-files); through Spark Connect, in the environment of the server's executors",
+        )
     match = _LOST.search(text)
     if match is None:
         return None

@@ -8,24 +8,35 @@ from pyspark import SparkConf
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from statelib.spark import is_remote_url
+from statelib.spark.session.remote_session import change_settings, remote_session
+
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that print the error of a query as JSON, although the error is raised too."""
 _DAEMON = "spark.python.daemon.module"
 
 
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+
+
 def new_session(name: str, master: str | None = None) -> SparkSession:
-    """Return a Spark session with the time zone UTC. ``master``: None if spark-submit sets the master."""
+    """Return a Spark session with the time zone UTC. ``master``: a master of Spark, or the URL of a Spark Connect
+    server; None if spark-submit sets the master.
+
+    Raises as :func:`~statelib.spark.session.remote_session.remote_session`."""
     for logger in _QUERY_LOGGERS:
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
+    if is_remote_url(master or ""):
+        spark = remote_session(str(master))
+        change_settings(spark, _SETTINGS.items())
+        return spark
     builder = SparkSession.builder.appName(name)
-    return (
-        (builder if master is None else builder.master(master))
-        .config(conf=with_daemon(SparkConf()))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
-        .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
-        .getOrCreate()
-    )
+    builder = builder if master is None else builder.master(master)
+    return builder.config(conf=with_daemon(SparkConf())).config(map=dict(_SETTINGS)).getOrCreate()
 
 
 def with_daemon(conf: SparkConf) -> SparkConf:

@@ -7,37 +7,35 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from statelib.snapshots.execution import expired
+from statelib.spark.session.either_kind import cancellable
 
 AGAIN_S = 2.0
 """The seconds between two cancellations after the deadline. A further job may have been submitted in between."""
-_GROUP = "spark.jobGroup.id"
 
 
 @contextmanager
 def until(spark: SparkSession, group: str, deadline_ms: int | None, clock: Callable[[], int]) -> Iterator[None]:
-    """Run the Spark jobs of this thread in the job group ``group``, and cancel them at ``deadline_ms`` (milliseconds
+    """Run the Spark jobs of this thread in the group ``group``, and cancel them at ``deadline_ms`` (milliseconds
     since the epoch; None: no deadline). They are also cancelled if the block is interrupted.
 
     ``clock``: returns the present time in milliseconds since the epoch. Raises ConflictError (``checkpoint-expired``)
     in place of the error of the cancelled job."""
-    context = spark.sparkContext
-    watch = _Watch(lambda: context.cancelJobGroup(group))
-    try:
-        if deadline_ms is not None:
-            watch.start(max(deadline_ms - clock(), 0) / 1000)
-        context.setJobGroup(group, group)
-        yield
-    except Exception as error:
-        # A worker also checks the deadline and may have failed before this thread noticed it.
-        if watch.passed or (deadline_ms is not None and clock() >= deadline_ms):
-            raise expired() from error
-        raise
-    except BaseException:
-        context.cancelJobGroup(group)
-        raise
-    finally:
-        watch.stop()
-        context.setLocalProperty(_GROUP, None)  # type: ignore[arg-type]  # None unsets it
+    with cancellable(spark, group) as cancel:
+        watch = _Watch(cancel)
+        try:
+            if deadline_ms is not None:
+                watch.start(max(deadline_ms - clock(), 0) / 1000)
+            yield
+        except Exception as error:
+            # A worker also checks the deadline and may have failed before this thread noticed it.
+            if watch.passed or (deadline_ms is not None and clock() >= deadline_ms):
+                raise expired() from error
+            raise
+        except BaseException:
+            cancel()
+            raise
+        finally:
+            watch.stop()
     if watch.passed:
         raise expired()
 

@@ -16,8 +16,10 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from statelib import __version__
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.declining import declining
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
@@ -32,6 +34,7 @@ from statelib.spark.events.owners import owner
 from statelib.spark.events.source import SourcePlaces, files_of_interval, read_interval
 from statelib.spark.events.source_files import SourceFiles, own_events
 from statelib.spark.events.tables.incremental import TableReads, table_reads
+from statelib.spark.session.either_kind import observed
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.deadline import until
 from statelib.spark.snapshot.seed import Seed
@@ -156,19 +159,13 @@ def _moved(
     """Run the subtasks on rows that Spark moves to their owners; return (number of these rows, reports). ``direct``:
     the number of events that the subtasks read themselves beside them."""
     plan = work.plan
-    counted = rows.observe(_READ, f.count(f.lit(1)).alias(_READ))
+    counted, observed_in = observed(rows, _READ, f.count(f.lit(1)))
     worker = _worker(columns, task, plan.attempt, configured())
     with raising_task_errors(plan.attempt):
         reports, run = _subtasks(spark, work.pipeline, plan.record.parallelism, counted, worker)
     moved = sum(report.events.read for report in reports) - direct
-    return (moved if _observed(run) == moved else rows.count()), reports
-
-
-def _observed(run: DataFrame) -> int | None:
-    """Return the number of events that Spark read from the source to collect ``run``. It is too large if Spark ran a
-    task twice, and None if Spark's optimiser removed the reading because there are no events."""
-    metric = run._jdf.queryExecution().observedMetrics().get(_READ)
-    return int(metric.get().getLong(0)) if metric.isDefined() else None
+    # What was observed is too large if Spark ran a task twice.
+    return (moved if observed_in(run) == moved else rows.count()), reports
 
 
 def run_subtasks(
@@ -215,6 +212,8 @@ def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
 
 
 def _worker(wanted: pa.Schema, task: Task, token: str, logs: LogSettings | None) -> Worker:
+    version = __version__
+
     def run(batches: Batches) -> Batches:
         if logs is not None:
             configure(replace(logs, secrets=log_settings().secrets))
@@ -223,10 +222,22 @@ def _worker(wanted: pa.Schema, task: Task, token: str, logs: LogSettings | None)
             raise RuntimeError("a worker runs inside a Spark task only")
         subtask = context.partitionId()
         with noting_task_error(token, subtask):
+            _check_version(version)
             report = task(subtask, context.taskAttemptId(), _events(wanted, list(batches)))
         yield pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(report)], pa.binary())})
 
     return run
+
+
+def _check_version(of_driver: str) -> None:
+    """Raise InvalidRequestError (``other-version``) if this worker has another version of statelib than the driver."""
+    if __version__ != of_driver:
+        raise InvalidRequestError(
+            f"a Spark worker has statelib {__version__}, its driver has {of_driver}",
+            kind="other-version",
+            hint="install the same version where the driver runs and on the hosts of the executors; a Spark Connect "
+            "server has to start anew only if its own Python environment was replaced",
+        )
 
 
 def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:

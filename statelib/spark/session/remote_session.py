@@ -1,0 +1,58 @@
+"""The session of a Spark Connect server: Spark runs in the server's processes, and this process needs no JVM."""
+
+from collections.abc import Iterable
+
+import grpc
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
+
+from statelib.errors import InvalidRequestError, RetryableError
+
+ANSWERS_WITHIN_S = 30
+"""The time for the connection. PySpark itself would try again for ten minutes."""
+
+
+def remote_session(url: str) -> SparkSession:
+    """Return a new session of the server, which shares no settings and no temporary views with other sessions. It is
+    over when it is stopped.
+
+    Raises InvalidRequestError (``bad-remote``); RetryableError (``remote-unreachable``)."""
+    try:
+        builder = DefaultChannelBuilder(url)
+    except PySparkException as error:
+        raise InvalidRequestError(
+            f"the URL of the Spark Connect server is not valid: {error}",
+            kind="bad-remote",
+            hint="expected sc://HOST:PORT, with parameters such as /;token=TOKEN behind it",
+        ) from error
+    _wait_for_server(builder)
+    session: SparkSession = SparkSession.builder.remote(url).create()
+    return session
+
+
+def _wait_for_server(builder: DefaultChannelBuilder) -> None:
+    with builder.toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(ANSWERS_WITHIN_S)
+        except grpc.FutureTimeoutError as error:
+            raise RetryableError(
+                f"no Spark Connect server answers at {builder.endpoint} within {ANSWERS_WITHIN_S} s",
+                kind="remote-unreachable",
+                hint="check that the server runs, and the host, the port and use_ssl of its URL",
+            ) from error
+
+
+def change_settings(spark: SparkSession, settings: Iterable[tuple[str, str]]) -> None:
+    """Change settings of a session of a server, as (name, value).
+
+    Raises InvalidRequestError (``bad-conf``) for a setting that is fixed when the server starts."""
+    for name, value in settings:
+        try:
+            spark.conf.set(name, value)
+        except PySparkException as error:
+            raise InvalidRequestError(
+                f"setting {name} cannot be changed in a session of Spark Connect: {error.getCondition() or error}",
+                kind="bad-conf",
+                hint="give it to the server when the server starts",
+            ) from error
