@@ -60,7 +60,7 @@ class ChangedEntries(WrappedBackend):
         existed = np.asarray(before.present.to_numpy(zero_copy_only=False), np.bool_)
         both = np.flatnonzero(existed & ~removed_rows(descriptor, values, removed))
         differs = np.ones(len(existed), np.bool_)
-        differs[both] = _unequal(descriptor, before.values.take(both), values.take(both))
+        differs[both] = unequal_values(descriptor, before.values.take(both), values.take(both))
         pending = self._pending[state]
         pending.append(_Touched(as_arrow(before.keys), existed, differs))
         if sum(part.keys.nbytes for part in pending) > max(_PENDING_BYTES, self._touched[state].keys.nbytes):
@@ -106,7 +106,7 @@ def changes_schema(descriptor: StateDescriptor) -> pa.Schema:
     return pa.schema([("key", pa.large_binary()), ("change", pa.int8()), ("value", value)])
 
 
-def _unequal(descriptor: StateDescriptor, old: pa.Array, new: pa.Array) -> _Mask:
+def unequal_values(descriptor: StateDescriptor, old: pa.Array, new: pa.Array) -> _Mask:
     """Return whether values differ in more than the time of their last access, per row."""
     if not len(old):
         return np.empty(0, np.bool_)

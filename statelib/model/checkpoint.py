@@ -291,7 +291,8 @@ class CheckpointManifest:
     ``seed``: where the state came from, if it was computed elsewhere ('': from the base and the events).
     ``deltas``: the open deltas, subtask by subtask, the oldest first. ``statistics`` are those of the state without
     them, and ``keys`` are then unknown. ``read_by_job``: whether tasks of the Spark job have read back
-    what the gate would read, before this was written."""
+    what the gate would read, before this was written. ``mends``: the interval before ``position`` whose events were
+    applied in place of those that the base has of it."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -322,6 +323,7 @@ class CheckpointManifest:
     seed: str = ""
     deltas: tuple[Delta, ...] = ()
     read_by_job: bool = False
+    mends: DataInterval | None = None
 
     @property
     def entries(self) -> int | None:

@@ -8,6 +8,8 @@ from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.termination import StopMode
 
+_MENDS = "mend:"
+
 
 class CheckpointState(StrEnum):
     """The states of a checkpoint. The names are stored in the catalog."""
@@ -42,9 +44,15 @@ def interval_key(interval: DataInterval, generation: int) -> str:
     return f"{interval.start_ms}-{interval.end_ms}@{generation}"
 
 
+def mend_key(interval: DataInterval, head: CheckpointId) -> str:
+    """Return the key of the checkpoint that corrects an interval of the state of ``head``."""
+    return f"{_MENDS}{interval.start_ms}:{interval.end_ms}@{head}"
+
+
 @dataclass(frozen=True)
 class BeginRequest:
-    """The request to begin a checkpoint or savepoint. ``interval`` is None for a savepoint. ``strategy``:
+    """The request to begin a checkpoint or savepoint. ``interval`` is None for a savepoint, and for a checkpoint
+    that ``mends`` an earlier interval. ``strategy``:
     ``canonical``, ``full`` or ``incremental``. ``parallelism`` is that of the pipeline file; a restore may have
     overridden it. ``key``: the idempotency key. ``target``: the directory URI of a savepoint, None = the storage's
     default. ``timeout_ms``: the longest time that it may stay pending, None = no limit. ``tolerable_failures``: the
@@ -65,6 +73,7 @@ class BeginRequest:
     tolerable_failures: int | None = None
     decided_at: "PipelineHead | None" = None
     stop: StopMode | None = None
+    mends: DataInterval | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,15 @@ class CheckpointRecord:
     begun_by: str = ""
     measured: SnapshotMeasure | None = None
     stop: StopMode | None = None
+
+    @property
+    def mends(self) -> DataInterval | None:
+        """The earlier interval that it corrects; None if it corrects none. Its events are those of its base but for
+        this interval."""
+        if self.interval is not None or not self.key.startswith(_MENDS):
+            return None
+        start, _, end = self.key.removeprefix(_MENDS).partition("@")[0].partition(":")
+        return DataInterval(int(start), int(end))
 
 
 def why(record: CheckpointRecord) -> str:

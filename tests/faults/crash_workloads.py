@@ -40,7 +40,8 @@ from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
 from statelib.spark.imports.seed_columns import STATE
 from statelib.spark.imports.seed_rows import PutRows
-from statelib.spark.snapshot.worker import Change, Work, apply_events, snapshot_subtask
+from statelib.spark.snapshot.interval_events import Change, apply_events
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from tests.faults.crash_world import FORK, NAME, World, abroad, events
 from tests.support.worlds import day, owned
 

@@ -16,8 +16,9 @@ HEAD_MOVED = "head-moved"
 
 
 def check_request(request: BeginRequest) -> None:
-    """Raise InvalidRequestError (``bad-interval``) unless a checkpoint has an interval and a savepoint has none."""
-    interval = request.interval
+    """Raise InvalidRequestError (``bad-interval``) unless a checkpoint has an interval and a savepoint has none. A
+    checkpoint that mends has the interval that it mends."""
+    interval = request.mends or request.interval
     if request.kind is SnapshotKind.SAVEPOINT:
         expected, right = "none, a savepoint applies no events", interval is None
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from statelib.definition.checks.blind import check_blind
+from statelib.definition.checks.mendable import check_mendable
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.operators import check_hooks, check_operator_states, check_side_data
 from statelib.definition.checks.outputs import check_outputs
@@ -58,6 +59,7 @@ def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         yield Problem(("renamed_from",), f"{pipeline.name!r} is the present name")
     yield from _check_strategy(pipeline.backend, pipeline.checkpoint)
     yield from check_blind(pipeline)
+    yield from check_mendable(pipeline)
     if pipeline.parallelism > pipeline.max_parallelism:
         text = f"{pipeline.parallelism} is more than max_parallelism, {pipeline.max_parallelism}"
         yield Problem(("parallelism",), text)

@@ -248,7 +248,8 @@ class CheckpointSettings(Part):
     ``materialize_after_bytes``, ``materialize_after_checkpoints``: limits of strategy ``changelog``. Before a subtask's
     log becomes larger, or older than this number of checkpoints, the whole state is written and a new log begins.
     Writing or restoring a log needs about five times its size of memory. ``blind``: a run does not read the state, but
-    adds the accumulators of its events to the log. ``local_recovery``: each host keeps copies of
+    adds the accumulators of its events to the log. ``mendable``: the time for which checkpoints keep what each interval
+    did to the state, so that it can be mended; None: they keep nothing. ``local_recovery``: each host keeps copies of
     the files that it wrote, and restores from them first.
     ``timeout_s``: how long one attempt at a checkpoint may take, including its Spark job.
     ``tolerable_failures``: how many checkpoints may fail in a row before no more begin; None: any number.
@@ -259,6 +260,7 @@ class CheckpointSettings(Part):
     materialize_after_bytes: Annotated[int, Field(ge=1, le=1 << 30, strict=True)] = 16 * 1024 * 1024
     materialize_after_checkpoints: Count = 20
     blind: Switch = False
+    mendable: Duration | None = None
     retain: Retain = Retain()
     local_recovery: Switch = False
     file_merging: FileMerging = FileMerging()

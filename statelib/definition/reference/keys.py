@@ -230,6 +230,8 @@ DESCRIPTIONS = {
     "checkpoints.",
     "checkpoint.blind": "For `changelog`: whether a run leaves the state unread and writes only the accumulators of "
     "its events. They are merged with the state when it is read or written as a whole. States must be of aggregates.",
+    "checkpoint.mendable": "For how long checkpoints keep what each interval did to the state, so that it can be "
+    "corrected without a replay of the later ones, for example `30d`. States must be of aggregates.",
     "checkpoint.retain": "The checkpoints that retention keeps. Savepoints belong to users and do not count.",
     "checkpoint.retain.count": "Keep the newest N checkpoints.",
     "checkpoint.retain.days": "Keep also all checkpoints of the last N days before the second newest checkpoint.",

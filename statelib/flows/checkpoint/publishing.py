@@ -132,6 +132,7 @@ def _manifest(
         keys=merge_key_counts(whole, (r.keys for r in reports)),
         side_data=tuple(part for r in reports for part in r.side_data),
         seed=plan.seed,
+        mends=record.mends,
         deltas=tuple(delta for r in reports for delta in r.deltas),
     )
 

@@ -8,6 +8,7 @@ from statelib.backends.side_data import StoredSideData
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError
 from statelib.flows.checkpoint.blind import blind_subtasks, continued_files
+from statelib.flows.checkpoint.kept_deltas import carried_deltas, kept_interval, later_intervals
 from statelib.flows.checkpoint.previous_files import can_be_shared, previous_files
 from statelib.flows.checkpoint.side_data import restored_side_data
 from statelib.flows.restore.continuation import continuation
@@ -15,6 +16,7 @@ from statelib.flows.restore.layout import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import (
     NOTHING_APPLIED,
+    DataInterval,
     Origin,
     SourcePosition,
     TableVersion,
@@ -57,6 +59,10 @@ class SnapshotPlan:
     """Where the state comes from, if it is neither that of a base nor of events."""
     blind: tuple[bool, ...] = ()
     """Whether each subtask leaves the state unread and writes a delta; empty if none does."""
+    keeps: DataInterval | None = None
+    """The interval whose delta the checkpoint keeps, so that it can be mended later."""
+    later: tuple[DataInterval, ...] = ()
+    """The intervals after the one that the checkpoint mends, the oldest first."""
 
     def is_blind(self, subtask: int) -> bool:
         """Return whether the subtask leaves the state unread and writes a delta."""
@@ -108,7 +114,8 @@ def plan_snapshot(
         )
     attempt = new_attempt()
     record = catalog.record_attempt(name, checkpoint_id, attempt, pipeline.checkpoint.timeout_s * 1000)
-    return replace(_plan(deployment, pipeline, record, attempt, source), seed=seed)
+    plan = _plan(deployment, pipeline, record, attempt, source)
+    return replace(plan, seed=seed, keeps=None if seed else plan.keeps)
 
 
 def _plan(
@@ -141,12 +148,14 @@ def _plan(
         base_position=position or NOTHING_APPLIED,
         previous=tuple(map(continued_files, previous, layout.sources, blind)),
         blind=blind,
+        keeps=kept_interval(pipeline, record),
+        later=later_intervals(pipeline, base, record.mends) if base is not None and record.mends is not None else (),
         trigger=_trigger(deployment.storage(pipeline), record),
         origins=base.manifest.origins if base and base.manifest else (),
         base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},
         side_data=restored_side_data(
             base,
-            pipeline.side_data,
+            (*pipeline.side_data, *carried_deltas(pipeline, record, base)),
             layout.ranges,
             can_be_referred_to=base is not None and can_be_shared(base_record, base, pipeline_directory),
         ),

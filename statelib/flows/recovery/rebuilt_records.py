@@ -5,7 +5,7 @@ from statelib.flows.recovery.published import StoredSnapshot
 from statelib.flows.wiring import now_ms
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
-from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, Owner, interval_key
+from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, Owner, interval_key, mend_key
 
 
 def published_of(snapshot: StoredSnapshot) -> Published:
@@ -17,7 +17,10 @@ def published_of(snapshot: StoredSnapshot) -> Published:
 def record_of(snapshot: StoredSnapshot, facts: CommitFacts | None) -> CheckpointRecord:
     """Return the record of a snapshot, as COMPLETED. ``facts``: what registering it would have recorded."""
     m = snapshot.manifest
-    interval = m.position.interval if m.kind is SnapshotKind.CHECKPOINT else None
+    interval = m.position.interval if m.kind is SnapshotKind.CHECKPOINT and m.mends is None else None
+    key = interval_key(interval, m.generation) if interval else f"rebuilt:{snapshot.opened.directory}"
+    if m.mends is not None and m.base is not None:
+        key = mend_key(m.mends, m.base)
     return CheckpointRecord(
         pipeline=m.pipeline,
         checkpoint_id=m.checkpoint_id,
@@ -25,7 +28,7 @@ def record_of(snapshot: StoredSnapshot, facts: CommitFacts | None) -> Checkpoint
         state=CheckpointState.COMPLETED,
         owner=Owner.SYSTEM if m.kind is SnapshotKind.CHECKPOINT else Owner.USER,
         epoch=m.epoch,
-        key=interval_key(interval, m.generation) if interval else f"rebuilt:{snapshot.opened.directory}",
+        key=key,
         generation=m.generation,
         base=m.base,
         interval=interval,

@@ -176,6 +176,7 @@ def _position(
     return SourcePosition(interval, watermark_ms, tuple(versions))
 
 
+INTERVAL = Record(DataInterval, JsonField("start_ms", MOMENT), JsonField("end_ms", MOMENT))
 TABLE_VERSION = Record(TableVersion, JsonField("source", TEXT), JsonField("table", TEXT), JsonField("version", INTEGER))
 POSITION = Record(
     _position,
@@ -262,4 +263,5 @@ MANIFEST = Record(
     JsonField("seed", TEXT, missing="", sparse=True),
     JsonField("deltas", listed(DELTA), missing=(), sparse=True),
     JsonField("read_by_job", BOOLEAN, missing=False, sparse=True),
+    JsonField("mends", optional(INTERVAL), missing=None, sparse=True),
 )

@@ -37,8 +37,9 @@ from statelib.spark.events.tables.incremental import TableReads, table_reads
 from statelib.spark.session.either_kind import observed
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.deadline import until
+from statelib.spark.snapshot.interval_events import Change
 from statelib.spark.snapshot.seed import Seed
-from statelib.spark.snapshot.worker import Change, Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.storage.registry import new_attempt
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
@@ -139,16 +140,17 @@ def _run(
     if seed is not None and seed.rows is not None:
         task = _snapshot_task(work, change=seed.rows.change)
         return _moved(spark, work, seed.rows.frame, task, columns=seed.rows.columns)
-    if record.interval is None or seed is not None:
+    interval = record.mends or record.interval
+    if interval is None or seed is not None:
         task = _snapshot_task(work)
         return 0, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     places = SourcePlaces(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
-    files = files_of_interval(spark, pipeline, places, record.interval, record.parallelism)
+    files = files_of_interval(spark, pipeline, places, interval, record.parallelism)
     task = _snapshot_task(work, files)
     if files is not None and len(files.sources) == len(pipeline.inputs):
         return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     direct = files or SourceFiles((), ())
-    events = read_interval(spark, pipeline, deployment.data, record.interval, reads=reads, without=direct.sources)
+    events = read_interval(spark, pipeline, deployment.data, interval, reads=reads, without=direct.sources)
     moved, reports = _moved(spark, work, events, task, columns=event_schema(pipeline), direct=direct.rows)
     return direct.rows + moved, reports
 

@@ -9,6 +9,7 @@ from statelib.definition.output_forms import rows_to_emit
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.formats.source_position import SOURCE_POSITION, TABLE_VERSIONS, element_of
+from statelib.functions.mending.kept_delta import delta_name, interval_of_delta
 from statelib.functions.user_code.hooks import SnapshotContext, call_hook
 from statelib.model.checkpoint import SnapshotKind
 from statelib.restore.operator import restore_operator
@@ -21,7 +22,10 @@ def restored_operator(pipeline: Pipeline, plan: SnapshotPlan, subtask: int) -> O
     """Return the operator state of a subtask, restored, after the user's hook was called with it."""
     stored = plan.side_data[subtask]
     changes = map(changes_name, recorded_states(pipeline, plan, subtask))
-    names = (*pipeline.side_data, *changes, *map(output_name, pipeline.outputs))
+    own_deltas = () if plan.keeps is None else (delta_name(plan.keeps, state) for state in pipeline.states)
+    carried = (part.name for part in stored if interval_of_delta(part.name) is not None)
+    own = (*changes, *map(output_name, pipeline.outputs), *own_deltas, *carried)
+    names = dict.fromkeys((*pipeline.side_data, *own))
     side_data = (SideData(name, [part for part in stored if part.name == name]) for name in names)
     operator = restore_operator(
         plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data, rows_to_emit(pipeline)

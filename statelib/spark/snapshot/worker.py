@@ -17,15 +17,13 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
-from statelib.definition.columns import key_array, keyed_events
+from statelib.definition.columns import keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
 from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
-from statelib.functions.change_logs.deletes import without_deleted
-from statelib.functions.interval import IntervalResult, apply_interval
-from statelib.functions.interval import expired as without_expired
+from statelib.functions.interval import IntervalResult
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
 from statelib.model.choices import NATIVE_SAVEPOINT, REFERRING, Backend
@@ -38,12 +36,13 @@ from statelib.restore.base import reuses_database
 from statelib.restore.check import count_keys, expected_statistics
 from statelib.restore.plan import RestoreSource
 from statelib.restore.volume import bytes_to_read
-from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.strategies.side_data import SideDataSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.uploads.records import file_records
 from statelib.spark.snapshot.deltas import report_of_delta
+from statelib.spark.snapshot.interval_events import Change, apply_events
+from statelib.spark.snapshot.kept_deltas import change_of
 from statelib.spark.snapshot.local_recovery import local_recovery
 from statelib.spark.snapshot.operator_state import finish_operator, restored_operator
 from statelib.spark.snapshot.recording import recording
@@ -55,7 +54,6 @@ from statelib.storage.references import decode_reference
 from statelib.storage.wrappers.task_owned_streams import TaskOwnedStreams
 from statelib.storage.wrappers.timed_streams import TimedStreams
 from statelib.telemetry.logs import bound
-from statelib.wire.ragged import Ragged
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +61,6 @@ COPIED = "copied"
 """The value of ``restored_from`` for a subtask that restored no state, because its files were copied."""
 
 _ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
-Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], IntervalResult]
-"""A function that changes the state of a subtask by its rows, such as :func:`apply_events`."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ def snapshot_subtask(
 ) -> SubtaskReport:
     """Take the snapshot of one subtask and return its report. ``task``: the id of the Spark task, which is different
     for each try of the same subtask. ``clock``: returns milliseconds since the epoch. ``change``: None stands for
-    :func:`apply_events`.
+    :func:`change_of`.
 
     SIGTERM, SIGHUP and the deadline of the checkpoint end it at once; its files are then removed."""
     checkpoint_id, attempt = work.plan.record.checkpoint_id, task_attempt(work.plan.attempt, task)
@@ -96,7 +92,7 @@ def snapshot_subtask(
         unwound_by_signal(),
         ExitStack() as reported,
     ):
-        change = change or apply_events
+        change = change or change_of(work.plan)
         source = _unchanged_base(work, subtask, len(events), change)
         if source is not None:
             report = _copied_subtask(work, subtask, attempt, source, clock=clock, reported=reported)
@@ -252,27 +248,6 @@ def _measured_backend(
     began_ms = clock()
     with live_backend(work.pipeline, work.deployment, layout, subtask, attempt) as restored:
         yield restored, RestoreMeasure(size_bytes, max(clock() - began_ms, 0)) if sources else None
-
-
-def apply_events(
-    pipeline: Pipeline,
-    backend: WrittenKeys,
-    events: pa.Table,
-    progress: Progress,
-    operator: OperatorStateBackend,
-    *,
-    deleted: Callable[[Ragged], None] | None = None,
-) -> IntervalResult:
-    """Apply the events of this subtask with :func:`apply_interval`. Expired entries are removed before; they do not
-    count as changed by an event. ``deleted``: as for :func:`without_deleted`."""
-    keys = key_array(pipeline, events)
-    groups = key_groups(backend.schema, keys)
-    states = without_expired(backend, pipeline.ttl(), progress)
-    backend.count_changes()
-    if pipeline.has_deletes:
-        events, keys, groups = without_deleted(backend, events, keys, groups, pipeline.order_by, deleted=deleted)
-    late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
-    return IntervalResult(late)
 
 
 def _watched(work: Work, subtask: int, backend: KeyedStateBackend) -> tuple[ChangedEntries, WrittenKeys]:

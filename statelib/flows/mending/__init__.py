@@ -1,0 +1,1 @@
+"""The correction of one interval of a state, without a replay of the intervals after it."""

@@ -1,0 +1,166 @@
+"""The steps of a correction: plan it, then begin its checkpoint. The further steps are those of any checkpoint."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from statelib.definition.checks.mendable import reasons_not_to_mend
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.parts import range_text, source_parts
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.flows.checkpoint.kept_deltas import later_intervals, mendable_intervals
+from statelib.flows.checkpoint.steps import Begun
+from statelib.flows.lifecycle.renaming import head_after_renaming
+from statelib.flows.mending.plan import MendPlan
+from statelib.flows.recovery.catalog_behind import check_catalog_complete
+from statelib.flows.restore.continuation import continued_head
+from statelib.flows.wiring import Deployment
+from statelib.functions.mending.kept_delta import interval_of_delta
+from statelib.model.checkpoint import DataInterval, SideDataRecord, SnapshotKind
+from statelib.model.handles import ByteStreamStateHandle
+from statelib.model.ids import PipelineName
+from statelib.model.moments import moment_of
+from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, mend_key
+from statelib.savepoints.opened import Checkpoint
+
+
+def plan_mend(deployment: Deployment, pipeline: Pipeline, interval: DataInterval) -> MendPlan:
+    """Return the plan of the correction of an interval. Nothing is changed.
+
+    Raises:
+        InvalidRequestError: ``not-mendable`` if the pipeline or its definition does not allow it, ``no-delta`` if the
+            head has no delta of the interval. Both name the commands of a replay.
+        NotFoundError: ``no-checkpoint`` if the pipeline has no state.
+        ConflictError: ``checkpoint-pending``.
+
+    It also raises as :func:`~statelib.definition.source.parts.source_parts` and
+    :func:`~statelib.flows.restore.continuation.continued_head`.
+    """
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    head = catalog.head(name)
+    if head.head is None:
+        raise NotFoundError(f"pipeline {name} has no state to mend", kind="no-checkpoint")
+    record = catalog.get(name, head.head)
+    replay = _replay(name, interval, catalog.lineage(name, head.head))
+    _check_definition(pipeline, replay)
+    _check_nothing_pending(name, catalog.list(name, (CheckpointState.PENDING,)))
+    continued = continued_head(deployment, pipeline, head)
+    opened = deployment.open(record) if continued is None else continued.opened
+    _check_same_states(pipeline, opened, replay)
+    _check_kept(pipeline, opened, interval, replay)
+    later = later_intervals(pipeline, opened, interval)
+    parts = source_parts(pipeline, deployment.data, interval)
+    return MendPlan(
+        pipeline=name,
+        checkpoint_id=record.checkpoint_id,
+        start_ms=interval.start_ms,
+        end_ms=interval.end_ms,
+        sources=tuple(dict.fromkeys(part.place for part in parts)),
+        later=len(later),
+        delta_bytes=sum(_size(part) for part in _deltas(opened, (interval, *later))),
+        state_bytes=record.size_bytes or 0,
+    )
+
+
+def begin_mend(deployment: Deployment, pipeline: Pipeline, plan: MendPlan, owner: str) -> Begun:
+    """Allocate the checkpoint that corrects the interval of the plan. It has the position of the head.
+
+    Raises as :func:`plan_mend`, ConflictError (``head-moved`` if the pipeline has another head than the plan,
+    ``catalog-behind-storage``), and as :func:`statelib.catalog.commit.admission.admit`."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    check_catalog_complete(deployment, name)
+    head = head_after_renaming(deployment, pipeline, owner)
+    plan_mend(deployment, pipeline, plan.interval)
+    if head.head is None or head.head != plan.checkpoint_id:
+        raise ConflictError(
+            f"the plan to mend {plan.pipeline} builds on checkpoint {plan.checkpoint_id}, the head is {head.head}",
+            kind="head-moved",
+            hint="plan it again",
+        )
+    request = BeginRequest(
+        pipeline=name,
+        kind=SnapshotKind.CHECKPOINT,
+        interval=None,
+        mends=plan.interval,
+        strategy=pipeline.checkpoint.strategy,
+        parallelism=head.parallelism or pipeline.parallelism,
+        owner=owner,
+        key=mend_key(plan.interval, head.head),
+        note=f"mends {range_text(plan.interval)}",
+        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
+        tolerable_failures=pipeline.checkpoint.tolerable_failures,
+        decided_at=head,
+    )
+    storage = deployment.storage(pipeline)
+    record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
+    return Begun(record.checkpoint_id, already_completed=False)
+
+
+def _check_definition(pipeline: Pipeline, replay: str) -> None:
+    reasons = list(reasons_not_to_mend(pipeline))
+    if pipeline.checkpoint.mendable is None:
+        reasons.append("checkpoint.mendable is not set, so that no interval is kept")
+    if reasons:
+        raise InvalidRequestError(
+            f"pipeline {pipeline.name} cannot be mended: {'; '.join(reasons)}", kind="not-mendable", hint=replay
+        )
+
+
+def _check_nothing_pending(name: PipelineName, pending: Sequence[CheckpointRecord]) -> None:
+    numbers = [str(record.checkpoint_id) for record in pending if record.kind is SnapshotKind.CHECKPOINT]
+    if numbers:
+        raise ConflictError(
+            f"checkpoint {', '.join(numbers)} of {name} is under way: a correction would abort it",
+            kind="checkpoint-pending",
+            hint="mend the interval when the run has ended",
+        )
+
+
+def _check_same_states(pipeline: Pipeline, opened: Checkpoint, replay: str) -> None:
+    """Raise InvalidRequestError (``not-mendable``) if the states are defined in another way than in the head."""
+    now, stored = pipeline.schema(), opened.schema()
+    changed = [state.name for state in now.states if state not in stored.states]
+    if changed or len(now.states) != len(stored.states):
+        what = f"states {', '.join(changed)}" if changed else "the set of states"
+        raise InvalidRequestError(
+            f"{pipeline.name}: {what} changed in the pipeline file since {opened.directory} was written",
+            kind="not-mendable",
+            hint=replay,
+        )
+
+
+def _check_kept(pipeline: Pipeline, opened: Checkpoint, interval: DataInterval, replay: str) -> None:
+    intervals = mendable_intervals(pipeline, opened)
+    if interval in intervals:
+        return
+    position = opened.position()
+    newest = position.interval if position else None
+    since = range_text(DataInterval(intervals[0].start_ms, intervals[-1].end_ms)) if newest in intervals else "none"
+    raise InvalidRequestError(
+        f"{pipeline.name}: {opened.directory} keeps no delta of interval {range_text(interval)}: expected one of those "
+        f"in {since}",
+        kind="no-delta",
+        hint=replay,
+    )
+
+
+def _replay(name: PipelineName, interval: DataInterval, lineage: Sequence[CheckpointRecord]) -> str:
+    """Return the commands that replay the intervals from this one on. ``lineage``: the records of the head's history,
+    the newest first."""
+    end_ms = max((record.interval.end_ms for record in lineage if record.interval), default=interval.end_ms)
+    run = f"statelib run {name} --end {moment_of(end_ms).isoformat()}"
+    for record in lineage:
+        ended = record.interval is not None and record.interval.end_ms <= interval.start_ms
+        if ended and record.state is CheckpointState.COMPLETED:
+            return f"replay: statelib restore {name} {record.checkpoint_id}, then {run}"
+    return f"replay: statelib restore {name} with a savepoint from before the interval, then {run}"
+
+
+def _deltas(opened: Checkpoint, intervals: Collection[DataInterval]) -> Iterator[SideDataRecord]:
+    """Yield the pieces of the deltas of some intervals, one per subtask and state."""
+    for record in opened.manifest.side_data if opened.manifest else ():
+        if interval_of_delta(record.name) in intervals:
+            yield record
+
+
+def _size(record: SideDataRecord) -> int:
+    handle = record.handle
+    return len(handle.data) if isinstance(handle, ByteStreamStateHandle) else handle.size_bytes

@@ -1,0 +1,119 @@
+"""The changes of a subtask's state that keep the delta of their interval, so that the interval can be mended."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+
+import pyarrow as pa
+
+from statelib.backends.changed_entries import LIMIT_BYTES
+from statelib.backends.changelog import DeltaKeyedStateBackend
+from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.written_keys import WrittenKeys
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.parts import range_text
+from statelib.errors import InvalidRequestError
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
+from statelib.functions.interval import IntervalResult
+from statelib.functions.mending.kept_delta import KeptDelta, decoded, delta_name, delta_of, within
+from statelib.functions.mending.mended_state import mend_state, put_delta
+from statelib.functions.state_function import Progress
+from statelib.model.checkpoint import DataInterval
+from statelib.model.state import StateDescriptor
+from statelib.spark.snapshot.interval_events import Change, apply_events
+
+log = logging.getLogger(__name__)
+
+
+def change_of(plan: SnapshotPlan) -> Change:
+    """Return the function that changes the state of a subtask as the plan requires."""
+    if plan.keeps is None:
+        return apply_events
+    if plan.record.mends is not None:
+        return partial(mend, interval=plan.keeps, later=plan.later)
+    return partial(apply_and_keep, interval=plan.keeps)
+
+
+def apply_and_keep(
+    pipeline: Pipeline,
+    backend: WrittenKeys,
+    events: pa.Table,
+    progress: Progress,
+    operator: OperatorStateBackend,
+    *,
+    interval: DataInterval,
+) -> IntervalResult:
+    """Apply the events of this subtask as :func:`apply_events` does, and keep their delta as side data.
+
+    The accumulators of the events alone are computed once, and merged into the state."""
+    deltas = folded(pipeline, backend, events, progress, operator)
+    backend.count_changes()
+    for delta in deltas:
+        keep(operator, interval, put_delta(backend, delta))
+    return IntervalResult()
+
+
+def mend(
+    pipeline: Pipeline,
+    backend: WrittenKeys,
+    events: pa.Table,
+    progress: Progress,
+    operator: OperatorStateBackend,
+    *,
+    interval: DataInterval,
+    later: Sequence[DataInterval],
+) -> IntervalResult:
+    """Put the state that it would be with these events in place of those that it has of an interval. ``later``: the
+    intervals after it, the oldest first, whose deltas the base keeps.
+
+    Raises InvalidRequestError (``not-mendable``) if a delta becomes too large to be kept, or was kept for another
+    definition of its state."""
+    deltas = folded(pipeline, backend, events, progress, operator)
+    backend.count_changes()
+    for new in deltas:
+        old, *others = (_stored(backend, operator, each, new.descriptor) for each in (interval, *later))
+        mended = mend_state(backend, old, new, dict(zip(later, others, strict=True)))
+        for each, delta in ((interval, mended.delta), *mended.rewritten.items()):
+            if not keep(operator, each, delta):
+                raise InvalidRequestError(
+                    f"the delta of interval {range_text(each)} to state {new.descriptor.name!r} would have more than "
+                    f"{LIMIT_BYTES} bytes per subtask",
+                    kind="not-mendable",
+                    hint="use more subtasks, or restore the checkpoint before the interval and run all intervals again",
+                )
+    return IntervalResult()
+
+
+def _stored(
+    backend: KeyedStateBackend, operator: OperatorStateBackend, interval: DataInterval, descriptor: StateDescriptor
+) -> KeptDelta:
+    """Return the stored delta of an interval to a state, of the key groups of the backend."""
+    name = delta_name(interval, descriptor.name)
+    delta = decoded(descriptor, name, operator.side_data(name).read_all())
+    return within(delta, backend.key_group_range, backend.schema.max_parallelism)
+
+
+def folded(
+    pipeline: Pipeline, backend: KeyedStateBackend, events: pa.Table, progress: Progress, operator: OperatorStateBackend
+) -> list[KeptDelta]:
+    """Return the delta of the events to each state of ``backend``, which is not read."""
+    schema = backend.schema
+    with closing(DeltaKeyedStateBackend(HeapKeyedStateBackend(schema, backend.key_group_range))) as delta:
+        apply_events(pipeline, WrittenKeys(delta), events, progress, operator, deleted=delta.delete)
+        return [delta_of(*each) for each in zip(schema.states, delta.changes_since(0), strict=True)]
+
+
+def keep(operator: OperatorStateBackend, interval: DataInterval, delta: KeptDelta) -> bool:
+    """Keep the delta as side data of the checkpoint, unless it is too large: then the interval cannot be mended. Return
+    whether it is kept."""
+    name, stream = delta_name(interval, delta.descriptor.name), delta.encoded()
+    if len(stream) > LIMIT_BYTES:
+        log.warning("%s has %d bytes and is not kept: this interval and those before it cannot be mended", name,
+                    len(stream))  # fmt: skip
+        operator.side_data(name).delete()
+        return False
+    operator.side_data(name).write(stream)
+    return True
