@@ -50,6 +50,7 @@ ANSWERS = {
     "bootstrap": Answer(("directory", "entries")),
     "history": Answer(tuple(CHECKPOINT_HISTORY), many=True),
     "restore": Answer(("plan", "applied", "head", "next")),
+    "mend": Answer(("plan", "states", "checkpoint")),
     "import-statestore": Answer(_RECORD),
     "checkpoints list": Answer((*_RECORD, "in_head_lineage", "gate"), many=True),
     "checkpoints show": Answer((*_RECORD, "quality", "snapshot")),

@@ -13,6 +13,7 @@ from statelib.cli.commands import (
     flink_savepoints,
     history,
     imports,
+    mending,
     pipelines,
     publishing,
     quarantine,
@@ -95,6 +96,7 @@ app.command("bootstrap", epilog="Example: statelib bootstrap flights.yaml --targ
     flink_savepoints.bootstrap
 )
 app.command("history", epilog="Example: statelib history -p aircraft_activity --limit 10")(history.history)
+app.command("mend", epilog="Example: statelib mend sales --interval 2026-01-03 --dry-run")(mending.mend)
 app.command("restore", epilog="Example: statelib restore aircraft_activity 4 --dry-run")(restores.restore)
 app.command(
     "import-statestore",

@@ -56,12 +56,13 @@ ELSEWHERE = {
     "savepoint create",
     "bootstrap",
     "import-statestore",
+    "mend",
     "checkpoints release",
     "pipelines discard",
     "pipelines seed",
     "pipelines stop",
 }
-"""Commands that are called below, or in test_bootstrap_on_spark.py, test_statestore_import.py,
+"""Commands that are called below, or in test_bootstrap_on_spark.py, test_statestore_import.py, test_mend_command.py,
 test_quarantine_flow.py, test_seed_command.py and test_without_file.py."""
 
 

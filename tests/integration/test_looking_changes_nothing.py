@@ -55,6 +55,7 @@ WRITES = {
     "catalog migrate",
     "checkpoints release",
     "import-statestore",
+    "mend",
     "pipelines cancel",
     "pipelines discard",
     "pipelines fork",
@@ -65,7 +66,7 @@ WRITES = {
     "savepoint rewrite",
 }
 """Commands whose purpose is to write. ``pipelines discard`` has a dry run, but only for a pipeline without a file;
-that of ``pipelines seed`` needs Spark (test_seed_command.py)."""
+those of ``pipelines seed`` and ``mend`` need Spark (test_seed_command.py, test_mend_command.py)."""
 READ_ONLY = [Fault("status", method, times=1_000_000, status=403) for method in ("PUT", "POST", "DELETE")]
 STRAY = "sales/chk-5/ffffffffffffffffffffffffffffffff-0-0"
 """A file of an attempt that is not in the catalog."""

@@ -59,5 +59,5 @@ def _intervals(names: dict[str, list[int]]) -> Iterator[DataInterval]:
 
 
 def later_intervals(pipeline: Pipeline, opened: Checkpoint, mended: DataInterval) -> tuple[DataInterval, ...]:
-    """Return the intervals after one of those of which a checkpoint keeps the deltas, the oldest first."""
+    """Return the intervals after ``mended`` of which a checkpoint keeps the deltas, the oldest first."""
     return tuple(each for each in mendable_intervals(pipeline, opened) if each.start_ms >= mended.end_ms)

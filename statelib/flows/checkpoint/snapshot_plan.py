@@ -69,6 +69,11 @@ class SnapshotPlan:
         return bool(self.blind) and self.blind[subtask]
 
     @property
+    def applies(self) -> DataInterval | None:
+        """The interval whose events are applied; None if none are, as in a savepoint."""
+        return self.record.mends or self.record.interval
+
+    @property
     def drains(self) -> bool:
         """Whether event time is advanced to its end before this savepoint is taken."""
         return self.record.stop is StopMode.DRAIN
@@ -116,6 +121,11 @@ def plan_snapshot(
     record = catalog.record_attempt(name, checkpoint_id, attempt, pipeline.checkpoint.timeout_s * 1000)
     plan = _plan(deployment, pipeline, record, attempt, source)
     return replace(plan, seed=seed, keeps=None if seed else plan.keeps)
+
+
+def plan_preview(deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord) -> SnapshotPlan:
+    """Return the plan of a checkpoint that is in no catalog and that nobody will take, to see what it would change."""
+    return _plan(deployment, pipeline, record, new_attempt(), None)
 
 
 def _plan(

@@ -16,9 +16,9 @@ from statelib.flows.wiring import Deployment
 from statelib.functions.mending.kept_delta import interval_of_delta
 from statelib.model.checkpoint import DataInterval, SideDataRecord, SnapshotKind
 from statelib.model.handles import ByteStreamStateHandle
-from statelib.model.ids import PipelineName
+from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.moments import moment_of
-from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, mend_key
+from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, Owner, PipelineHead, mend_key
 from statelib.savepoints.opened import Checkpoint
 
 
@@ -60,6 +60,46 @@ def plan_mend(deployment: Deployment, pipeline: Pipeline, interval: DataInterval
     )
 
 
+def interval_to_mend(deployment: Deployment, pipeline: Pipeline, start_ms: int) -> DataInterval:
+    """Return the interval in the history of the head that begins at a moment.
+
+    Raises InvalidRequestError (``bad-interval``) if there is none."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    head = catalog.head(name).head
+    for record in catalog.lineage(name, head) if head is not None else ():
+        if record.interval is not None and record.interval.start_ms == start_ms:
+            return record.interval
+    raise InvalidRequestError(
+        f"{name}: no interval in the history of its state begins at {moment_of(start_ms).isoformat()}",
+        kind="bad-interval",
+        hint=f"statelib checkpoints list -p {name} --all shows the intervals",
+    )
+
+
+def preview_record(deployment: Deployment, pipeline: Pipeline, plan: MendPlan) -> CheckpointRecord:
+    """Return the record that the checkpoint of a correction would have. It is not in the catalog.
+
+    Raises ConflictError (``head-moved``)."""
+    head = deployment.catalog().head(PipelineName(pipeline.name))
+    base = _check_head(plan, head)
+    return CheckpointRecord(
+        pipeline=head.pipeline,
+        checkpoint_id=CheckpointId(base + 1),
+        kind=SnapshotKind.CHECKPOINT,
+        state=CheckpointState.PENDING,
+        owner=Owner.SYSTEM,
+        epoch=head.epoch,
+        key=mend_key(plan.interval, base),
+        generation=head.generation,
+        base=base,
+        interval=None,
+        strategy=pipeline.checkpoint.strategy,
+        parallelism=head.parallelism or pipeline.parallelism,
+        directory="",
+        created_at_ms=0,
+    )
+
+
 def begin_mend(deployment: Deployment, pipeline: Pipeline, plan: MendPlan, owner: str) -> Begun:
     """Allocate the checkpoint that corrects the interval of the plan. It has the position of the head.
 
@@ -69,12 +109,7 @@ def begin_mend(deployment: Deployment, pipeline: Pipeline, plan: MendPlan, owner
     check_catalog_complete(deployment, name)
     head = head_after_renaming(deployment, pipeline, owner)
     plan_mend(deployment, pipeline, plan.interval)
-    if head.head is None or head.head != plan.checkpoint_id:
-        raise ConflictError(
-            f"the plan to mend {plan.pipeline} builds on checkpoint {plan.checkpoint_id}, the head is {head.head}",
-            kind="head-moved",
-            hint="plan it again",
-        )
+    base = _check_head(plan, head)
     request = BeginRequest(
         pipeline=name,
         kind=SnapshotKind.CHECKPOINT,
@@ -83,7 +118,7 @@ def begin_mend(deployment: Deployment, pipeline: Pipeline, plan: MendPlan, owner
         strategy=pipeline.checkpoint.strategy,
         parallelism=head.parallelism or pipeline.parallelism,
         owner=owner,
-        key=mend_key(plan.interval, head.head),
+        key=mend_key(plan.interval, base),
         note=f"mends {range_text(plan.interval)}",
         timeout_ms=pipeline.checkpoint.timeout_s * 1000,
         tolerable_failures=pipeline.checkpoint.tolerable_failures,
@@ -92,6 +127,17 @@ def begin_mend(deployment: Deployment, pipeline: Pipeline, plan: MendPlan, owner
     storage = deployment.storage(pipeline)
     record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
     return Begun(record.checkpoint_id, already_completed=False)
+
+
+def _check_head(plan: MendPlan, head: PipelineHead) -> CheckpointId:
+    """Return the head. Raise ConflictError (``head-moved``) if it is not that of the plan."""
+    if head.head is None or head.head != plan.checkpoint_id:
+        raise ConflictError(
+            f"the plan to mend {plan.pipeline} builds on checkpoint {plan.checkpoint_id}, the head is {head.head}",
+            kind="head-moved",
+            hint="plan it again",
+        )
+    return head.head
 
 
 def _check_definition(pipeline: Pipeline, replay: str) -> None:

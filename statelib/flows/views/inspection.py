@@ -1,11 +1,13 @@
 """Find and open checkpoints by their ids, names and moments."""
 
 import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 from statelib.savepoints.opened import Checkpoint
@@ -82,7 +84,7 @@ def _as_of(deployment: Deployment, name: str, text: str) -> tuple[PipelineName, 
     catalog = deployment.existing_catalog()
     head = catalog.head(pipeline).head
     history = [] if head is None else catalog.lineage(pipeline, head)
-    ended = [record for record in history if record.interval is not None and record.interval.end_ms <= end_ms]
+    ended = [record for record, interval in _with_positions(history) if interval.end_ms <= end_ms]
     if not ended:
         raise NotFoundError(
             f"{name}@{text}: no interval in the history of pipeline {pipeline} had ended at that moment",
@@ -91,6 +93,16 @@ def _as_of(deployment: Deployment, name: str, text: str) -> tuple[PipelineName, 
         )
     newest = max(ended, key=lambda record: record.checkpoint_id)
     return pipeline, newest.checkpoint_id
+
+
+def _with_positions(history: Sequence[CheckpointRecord]) -> Iterator[tuple[CheckpointRecord, DataInterval]]:
+    """Yield each record with the last interval that its state has, oldest first. A checkpoint that mends an earlier
+    interval has that of its base. ``history``: the newest first."""
+    last = None
+    for record in reversed(history):
+        last = record.interval or last
+        if last is not None and (record.interval is not None or record.mends is not None):
+            yield record, last
 
 
 def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:

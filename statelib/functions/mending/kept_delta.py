@@ -44,7 +44,7 @@ def interval_of_delta(name: str) -> DataInterval | None:
 
 @dataclass(frozen=True, eq=False)
 class KeptDelta:
-    """What the events of one interval do to the entries of one state, one row per entry, in the order of their keys.
+    """The effect of the events of one interval on the entries of one state, one row per entry, in the order of keys.
 
     Attributes:
         descriptor: The description of the state.
@@ -79,7 +79,7 @@ class KeptDelta:
 
     def encoded(self) -> bytes:
         """Return the delta as an Arrow stream."""
-        sink, schema = pa.BufferOutputStream(), stream_schema(self.descriptor)
+        sink, schema = pa.BufferOutputStream(), _stream_schema(self.descriptor)
         columns = [as_arrow(self.keys), pa.array(self.deleted), self.values, self.before]
         table = pa.Table.from_arrays(columns, schema=schema)
         with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -87,7 +87,7 @@ class KeptDelta:
         return bytes(sink.getvalue())
 
 
-def stream_schema(descriptor: StateDescriptor) -> pa.Schema:
+def _stream_schema(descriptor: StateDescriptor) -> pa.Schema:
     """Return the schema of the stream of a kept delta. Its metadata has the meanings of the values as text."""
     value = value_arrow_type(descriptor)
     columns = [("key", pa.large_binary()), ("deleted", pa.bool_()), ("value", value), ("before", value)]
@@ -100,7 +100,7 @@ def decoded(descriptor: StateDescriptor, name: str, pieces: Sequence[bytes]) -> 
 
     Raise CorruptStateError (``bad-delta``), InvalidRequestError (``not-mendable``) if the definition of the state was
     another one."""
-    tables, expected = [], stream_schema(descriptor)
+    tables, expected = [], _stream_schema(descriptor)
     for piece in pieces:
         try:
             with pa.ipc.open_stream(pa.py_buffer(piece)) as stream:

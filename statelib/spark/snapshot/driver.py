@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -46,7 +47,19 @@ from statelib.telemetry.logs import LogSettings, bound, configure, configured
 Batches = Iterable[pa.RecordBatch]
 Clock = Callable[[], int]
 Worker = Callable[[Batches], Batches]
-Task = Callable[[int, int, pa.Table], SubtaskReport]
+
+
+class Report(Protocol):
+    """The result of a task, which can be pickled."""
+
+    @property
+    def events(self) -> EventCounts:
+        """The numbers of events of the subtask."""
+        ...
+
+
+R = TypeVar("R", bound=Report)
+Task = Callable[[int, int, pa.Table], R]
 """A function of (subtask, id of the Spark task, events of the subtask)."""
 _REPORT = "report binary"
 _READ = "events read"
@@ -140,15 +153,24 @@ def _run(
     if seed is not None and seed.rows is not None:
         task = _snapshot_task(work, change=seed.rows.change)
         return _moved(spark, work, seed.rows.frame, task, columns=seed.rows.columns)
-    interval = record.mends or record.interval
-    if interval is None or seed is not None:
+    if plan.applies is None or seed is not None:
         task = _snapshot_task(work)
         return 0, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
+    return run_on_events(spark, work, _snapshot_task(work), reads=reads)
+
+
+def run_on_events(spark: SparkSession, work: Work, task: Task[R], *, reads: TableReads) -> tuple[int, list[R]]:
+    """Run ``task`` once per subtask on its events of the interval of the plan; return (number of events in the source,
+    results of the subtasks). ``reads``: what is read of sources that are read by the commits of their tables."""
+    deployment, pipeline, plan = work.deployment, work.pipeline, work.plan
+    interval, parallelism = plan.applies, plan.record.parallelism
+    assert interval is not None, "a snapshot without an interval has no events"
     places = SourcePlaces(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
-    files = files_of_interval(spark, pipeline, places, interval, record.parallelism)
-    task = _snapshot_task(work, files)
-    if files is not None and len(files.sources) == len(pipeline.inputs):
-        return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
+    files = files_of_interval(spark, pipeline, places, interval, parallelism)
+    if files is not None:
+        task = _with_own_events(work, files, task)
+        if len(files.sources) == len(pipeline.inputs):
+            return files.rows, run_subtasks(spark, pipeline, parallelism, None, task, attempt=plan.attempt)
     direct = files or SourceFiles((), ())
     events = read_interval(spark, pipeline, deployment.data, interval, reads=reads, without=direct.sources)
     moved, reports = _moved(spark, work, events, task, columns=event_schema(pipeline), direct=direct.rows)
@@ -156,8 +178,8 @@ def _run(
 
 
 def _moved(
-    spark: SparkSession, work: Work, rows: DataFrame, task: Task, *, columns: pa.Schema, direct: int = 0
-) -> tuple[int, list[SubtaskReport]]:
+    spark: SparkSession, work: Work, rows: DataFrame, task: Task[R], *, columns: pa.Schema, direct: int = 0
+) -> tuple[int, list[R]]:
     """Run the subtasks on rows that Spark moves to their owners; return (number of these rows, reports). ``direct``:
     the number of events that the subtasks read themselves beside them."""
     plan = work.plan
@@ -175,11 +197,11 @@ def run_subtasks(
     pipeline: Pipeline,
     parallelism: int,
     events: DataFrame | None,
-    task: Task,
+    task: Task[R],
     *,
     columns: pa.Schema | None = None,
     attempt: AttemptId | None = None,
-) -> list[SubtaskReport]:
+) -> list[R]:
     """Run ``task(subtask, task attempt id, events)`` once per subtask in Spark, and return the reports. If a task
     raises an error of statelib, that error is raised. ``columns``: the columns of ``events``, which include those of
     the key; None stands for the columns that the pipeline declares. ``attempt``: the attempt that marks the errors of
@@ -191,7 +213,7 @@ def run_subtasks(
 
 def _subtasks(
     spark: SparkSession, pipeline: Pipeline, parallelism: int, events: DataFrame | None, worker: Worker
-) -> tuple[list[SubtaskReport], DataFrame]:
+) -> tuple[list[Any], DataFrame]:
     """Run the subtasks; return (reports of the subtasks, DataFrame that was collected for them)."""
     run = (_one_each(spark, parallelism) if events is None else _owned(pipeline, parallelism, events)).mapInArrow(
         worker, _REPORT
@@ -213,7 +235,7 @@ def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
     return spark.range(0, parallelism, 1, parallelism).filter("id < 0")
 
 
-def _worker(wanted: pa.Schema, task: Task, token: str, logs: LogSettings | None) -> Worker:
+def _worker(wanted: pa.Schema, task: Task[Any], token: str, logs: LogSettings | None) -> Worker:
     version = __version__
 
     def run(batches: Batches) -> Batches:
@@ -249,14 +271,21 @@ def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches).combine_chunks().cast(wanted)
 
 
-def _snapshot_task(work: Work, files: SourceFiles | None = None, change: Change | None = None) -> Task:
-    """Return the function that a task runs. ``files``: the files that each subtask reads itself, beside the events that
-    Spark moves to it; None if Spark moves all events. ``change``: as in :func:`snapshot_subtask`."""
+def _snapshot_task(work: Work, change: Change | None = None) -> Task[SubtaskReport]:
+    """Return the function that a task of a snapshot runs. ``change``: as in :func:`snapshot_subtask`."""
 
     def task(subtask: int, attempt: int, events: pa.Table) -> SubtaskReport:
-        if files is not None:
-            own = own_events(work.pipeline, files, subtask, work.plan.record.parallelism)
-            events = pa.concat_tables([own, events]).combine_chunks() if len(events) else own
         return snapshot_subtask(work, subtask, attempt, events, change=change)
 
     return task
+
+
+def _with_own_events(work: Work, files: SourceFiles, task: Task[R]) -> Task[R]:
+    """Return ``task`` with the events of the files that each subtask reads itself, beside those that Spark moves to
+    it."""
+
+    def run(subtask: int, attempt: int, events: pa.Table) -> R:
+        own = own_events(work.pipeline, files, subtask, work.plan.record.parallelism)
+        return task(subtask, attempt, pa.concat_tables([own, events]).combine_chunks() if len(events) else own)
+
+    return run

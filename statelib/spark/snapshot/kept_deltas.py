@@ -1,7 +1,7 @@
 """The changes of a subtask's state that keep the delta of their interval, so that the interval can be mended."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 
@@ -19,7 +19,7 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.functions.interval import IntervalResult
 from statelib.functions.mending.kept_delta import KeptDelta, decoded, delta_name, delta_of, within
-from statelib.functions.mending.mended_state import mend_state, put_delta
+from statelib.functions.mending.mended_state import MendedState, mend_state, put_delta
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import DataInterval
 from statelib.model.state import StateDescriptor
@@ -33,11 +33,11 @@ def change_of(plan: SnapshotPlan) -> Change:
     if plan.keeps is None:
         return apply_events
     if plan.record.mends is not None:
-        return partial(mend, interval=plan.keeps, later=plan.later)
-    return partial(apply_and_keep, interval=plan.keeps)
+        return partial(_mend, interval=plan.keeps, later=plan.later)
+    return partial(_apply_and_keep, interval=plan.keeps)
 
 
-def apply_and_keep(
+def _apply_and_keep(
     pipeline: Pipeline,
     backend: WrittenKeys,
     events: pa.Table,
@@ -49,14 +49,14 @@ def apply_and_keep(
     """Apply the events of this subtask as :func:`apply_events` does, and keep their delta as side data.
 
     The accumulators of the events alone are computed once, and merged into the state."""
-    deltas = folded(pipeline, backend, events, progress, operator)
+    deltas = _folded(pipeline, backend, events, progress, operator)
     backend.count_changes()
     for delta in deltas:
-        keep(operator, interval, put_delta(backend, delta))
+        _keep(operator, interval, put_delta(backend, delta))
     return IntervalResult()
 
 
-def mend(
+def _mend(
     pipeline: Pipeline,
     backend: WrittenKeys,
     events: pa.Table,
@@ -66,25 +66,38 @@ def mend(
     interval: DataInterval,
     later: Sequence[DataInterval],
 ) -> IntervalResult:
-    """Put the state that it would be with these events in place of those that it has of an interval. ``later``: the
-    intervals after it, the oldest first, whose deltas the base keeps.
-
-    Raises InvalidRequestError (``not-mendable``) if a delta becomes too large to be kept, or was kept for another
-    definition of its state."""
-    deltas = folded(pipeline, backend, events, progress, operator)
-    backend.count_changes()
-    for new in deltas:
-        old, *others = (_stored(backend, operator, each, new.descriptor) for each in (interval, *later))
-        mended = mend_state(backend, old, new, dict(zip(later, others, strict=True)))
+    """Correct the interval in all states of this subtask with :func:`mended_states`, and keep the deltas."""
+    for mended in mended_states(pipeline, backend, events, progress, operator, interval=interval, later=later):
         for each, delta in ((interval, mended.delta), *mended.rewritten.items()):
-            if not keep(operator, each, delta):
+            if not _keep(operator, each, delta):
                 raise InvalidRequestError(
-                    f"the delta of interval {range_text(each)} to state {new.descriptor.name!r} would have more than "
+                    f"the delta of interval {range_text(each)} to state {delta.descriptor.name!r} would have more than "
                     f"{LIMIT_BYTES} bytes per subtask",
                     kind="not-mendable",
                     hint="use more subtasks, or restore the checkpoint before the interval and run all intervals again",
                 )
     return IntervalResult()
+
+
+def mended_states(
+    pipeline: Pipeline,
+    backend: WrittenKeys,
+    events: pa.Table,
+    progress: Progress,
+    operator: OperatorStateBackend,
+    *,
+    interval: DataInterval,
+    later: Sequence[DataInterval],
+) -> Iterator[MendedState]:
+    """Put each state that it would be with these events in place of those that it has of an interval, and yield what
+    has changed. ``later``: the intervals after it, the oldest first, whose deltas the base keeps.
+
+    Raises InvalidRequestError (``not-mendable``) if a delta was kept for another definition of its state."""
+    deltas = _folded(pipeline, backend, events, progress, operator)
+    backend.count_changes()
+    for new in deltas:
+        old, *others = (_stored(backend, operator, each, new.descriptor) for each in (interval, *later))
+        yield mend_state(backend, old, new, dict(zip(later, others, strict=True)))
 
 
 def _stored(
@@ -96,7 +109,7 @@ def _stored(
     return within(delta, backend.key_group_range, backend.schema.max_parallelism)
 
 
-def folded(
+def _folded(
     pipeline: Pipeline, backend: KeyedStateBackend, events: pa.Table, progress: Progress, operator: OperatorStateBackend
 ) -> list[KeptDelta]:
     """Return the delta of the events to each state of ``backend``, which is not read."""
@@ -106,7 +119,7 @@ def folded(
         return [delta_of(*each) for each in zip(schema.states, delta.changes_since(0), strict=True)]
 
 
-def keep(operator: OperatorStateBackend, interval: DataInterval, delta: KeptDelta) -> bool:
+def _keep(operator: OperatorStateBackend, interval: DataInterval, delta: KeptDelta) -> bool:
     """Keep the delta as side data of the checkpoint, unless it is too large: then the interval cannot be mended. Return
     whether it is kept."""
     name, stream = delta_name(interval, delta.descriptor.name), delta.encoded()

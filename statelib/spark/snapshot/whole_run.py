@@ -6,6 +6,8 @@ from pyspark.sql import SparkSession
 
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.steps import Begun, abort, begin, check, register
+from statelib.flows.mending.plan import MendPlan
+from statelib.flows.mending.steps import begin_mend
 from statelib.flows.publication.steps import publish_tables
 from statelib.flows.savepoint.seeds import begin_seed
 from statelib.flows.savepoint.steps import begin_savepoint
@@ -46,6 +48,20 @@ def run_interval(
         step("publish")
         publish_tables(deployment, pipeline)
     return record, begun.already_completed
+
+
+def mend_interval(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: MendPlan, *, owner: str, step: Step
+) -> CheckpointRecord:
+    """Correct the interval of a plan and publish the checkpoint; return the completed checkpoint.
+
+    Raises as :func:`~statelib.flows.mending.steps.begin_mend` and :func:`run_interval` do."""
+    step("begin")
+    record = _finished(spark, deployment, pipeline, begin_mend(deployment, pipeline, plan, owner), step)
+    if pipeline.publish:
+        step("publish")
+        publish_tables(deployment, pipeline)
+    return record
 
 
 def take_savepoint(
