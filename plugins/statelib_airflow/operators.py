@@ -16,6 +16,7 @@ from airflow.sdk import BaseOperator
 
 from statelib_airflow.hooks import StatelibHook, is_path
 from statelib_airflow.runtime import cleaning, runs, steps
+from statelib_airflow.runtime.connect_client import ConnectClient, refuse_arguments, server_url
 from statelib_airflow.runtime.jobs import job
 
 if TYPE_CHECKING:
@@ -26,12 +27,21 @@ if TYPE_CHECKING:
 
 SNAPSHOT = "snapshot.py"
 """The job that writes a checkpoint or savepoint."""
+_OF_SPARK_SUBMIT = (
+    "conf", "files", "py_files", "_archives", "driver_class_path", "jars", "packages", "exclude_packages",
+    "_repositories", "_total_executor_cores", "_executor_cores", "_executor_memory", "_driver_memory",
+    "_num_executors", "keytab", "principal", "proxy_user", "properties_file", "_yarn_queue", "_deploy_mode",
+)  # fmt: skip
+"""The attributes of SparkSubmitOperator that have no meaning for a job through Spark Connect."""
 
 
 class StatelibSparkOperator(SparkSubmitOperator):
     """An operator that submits one of statelib's Spark jobs. Everything else is as in SparkSubmitOperator: master,
     deploy mode and resources come from its connection (``conn_id``, by default ``spark_default``), from its arguments
     and from Spark's own configuration.
+
+    If the connection is of type Spark Connect, the job runs in a process of Python that is a client of the server. What
+    only spark-submit can use of the arguments is then refused.
 
     When the task runs, the settings of the statelib connection are added to the driver's environment. They are in no
     template field, and so are never shown.
@@ -44,6 +54,7 @@ class StatelibSparkOperator(SparkSubmitOperator):
         super().__init__(application=job(script), **kwargs)
         self.statelib_conn_id = statelib_conn_id
         self._reattaches = script == SNAPSHOT
+        self._client: ConnectClient | None = None
 
     @property
     def statelib(self) -> StatelibHook:
@@ -58,6 +69,11 @@ class StatelibSparkOperator(SparkSubmitOperator):
 
     def execute(self, context: "Context") -> Any:
         """Submit the job and wait for it, or wait for the driver of an earlier try with the same arguments."""
+        url = server_url(self._conn_id)
+        if url is not None:
+            refuse_arguments({name.lstrip("_"): getattr(self, name) for name in _OF_SPARK_SUBMIT})
+            self._client = ConnectClient(url, {**(self.env_vars or {}), **self.statelib.settings()})
+            return self._client.run(self.application, list(map(str, self.application_args or [])), self.log.info)
         if self._reattaches:
             submitted = json.dumps([self.application, *map(str, self.application_args or [])])
             digest = hashlib.sha256(submitted.encode()).hexdigest()[:16]
@@ -66,6 +82,13 @@ class StatelibSparkOperator(SparkSubmitOperator):
         else:
             self.durable = False
         return super().execute(context)
+
+    def on_kill(self) -> None:
+        """End the client of a Spark Connect server, or what SparkSubmitOperator has started."""
+        if self._client is not None:
+            self._client.stop()
+        else:
+            super().on_kill()
 
 
 class CheckpointOperator(StatelibSparkOperator):
