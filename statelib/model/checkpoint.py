@@ -222,8 +222,9 @@ class SubtaskReport:
     statistics: tuple[StateStatistics, ...] = field(repr=False)
     events: EventCounts
     restored_from: str
-    """One of ``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``; ``copied`` where nothing
-    was restored, because the snapshot is a copy of what is stored, and ``blind`` where only a delta was written."""
+    """One of ``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``; ``touched`` where only the
+    entries that events touch were read, ``copied`` where nothing was restored, because the snapshot is a copy of what
+    is stored, and ``blind`` where only a delta was written."""
     sync_ms: int
     async_ms: int
     uploaded_bytes: int = 0

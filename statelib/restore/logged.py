@@ -84,7 +84,7 @@ def restore_logged(
     schema: KeyedStateSchema, logged: Logged, directory: str, backend_uid: str
 ) -> RocksDBKeyedStateBackend:
     """Return the backend with its log replayed. Raise CorruptStateError; the directory is removed in that case."""
-    log = _read_plain_log(logged)
+    log = read_plain_log(logged)
     statistics, restored_files = _copy_database(schema, logged, directory, log)
     key_groups = logged.files.key_group_range
     backend = RocksDBKeyedStateBackend.open_existing(
@@ -100,7 +100,7 @@ def restore_logged(
     return backend
 
 
-def _read_plain_log(logged: Logged) -> ChangeLog:
+def read_plain_log(logged: Logged) -> ChangeLog:
     """Read the log. Raise CorruptStateError if it does more than put and remove single entries."""
     log = read_change_log(logged.source, logged.handle, logged.handle.key_group_range)
     if not all(changes.plain for changes in log.changes.values()):

@@ -3,18 +3,20 @@
 Source: docs/spec/formats.md#rocksdb-tables, #rocksdb-manifest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from statelib.backends.rocksdb.database import FILE_NAME, IMMUTABLE_SUFFIX
 from statelib.backends.rocksdb.stored import key_group_bounds
+from statelib.backends.rocksdb.table_lookup import TableLookup
 from statelib.backends.rocksdb.table_scan import Placed, TableScan
 from statelib.errors import CorruptStateError
 from statelib.formats.sst.live_tables import LiveTable, live_tables
-from statelib.formats.sst.sorted_table import Table, open_table
+from statelib.formats.sst.sorted_table import ReadAt, Table, open_table
 from statelib.model.amounts import number_of
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
 from statelib.model.key_groups import KeyGroupRange, prefix_width
@@ -25,6 +27,8 @@ from statelib.wire.ragged import Ragged
 
 _READ_BYTES = 512 * 1024
 """The stored bytes that are decoded at once while a table is counted."""
+_END_BYTES = 32 * 1024
+"""The bytes at the end of a table that are read at once: its footer, its properties and, if it is small, its index."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +43,28 @@ class StoredTables:
     def scan(self, state: str, key_groups: KeyGroupRange, max_parallelism: int) -> TableScan | None:
         """Return the entries of a state in some key groups; None if only RocksDB can read one of its tables."""
         first, stop = key_group_bounds(key_groups, max_parallelism)
+        placed = self._tables_of(state, first, stop, self._open)
+        return None if placed is None else TableScan(placed, first=first, stop=stop)
+
+    def lookup(self, state: str, mapped: Callable[..., Iterable[Any]] = map) -> TableLookup | None:
+        """Return the lookup of single entries of a state; None if only RocksDB can read one of its tables. ``mapped``:
+        as for :meth:`~statelib.formats.sst.sorted_table.Table.read_apart`."""
+        placed = self._tables_of(state, b"", None, self._open_by_its_end)
+        return None if placed is None else TableLookup(placed, mapped)
+
+    def _tables_of(
+        self, state: str, first: bytes, stop: bytes | None, opened: Callable[[str], Table | None]
+    ) -> list[Placed] | None:
+        """Return the tables of a state with keys in [first, stop); None if only RocksDB can read the entries."""
         placed: list[Placed] = []
         for live in self._live:
             if live.family != state or live.largest < first or (stop is not None and live.smallest >= stop):
                 continue
-            table = self._open(live.file)
+            table = opened(live.file)
             if table is None:
                 return None
             placed.append((live.smallest, live.largest, table))
-        return TableScan(placed, first=first, stop=stop) if self.is_alone else None
+        return placed if self.is_alone else None
 
     def key_groups_in(self, file: str, max_parallelism: int) -> set[int] | None:
         """Return the key groups of the entries in a table, which is read whole; None if only RocksDB can read it.
@@ -69,7 +86,24 @@ class StoredTables:
 
     def _open(self, file: str) -> Table | None:
         stream = self._files[file]
-        table = open_table(partial(_range, self._reader, stream), stream.size_bytes, f"{file} in {_place(stream)}")
+        return self._readable(file, partial(_range, self._reader, stream))
+
+    def _open_by_its_end(self, file: str) -> Table | None:
+        """Open a table whose last bytes, where its description is, are read at once."""
+        stream = self._files[file]
+        begin = max(stream.size_bytes - _END_BYTES, 0)
+        end = _range(self._reader, stream, begin, _END_BYTES)
+
+        def read(offset: int, length: int) -> bytes:
+            if offset >= begin:
+                return end[offset - begin : offset - begin + length]
+            return _range(self._reader, stream, offset, length)
+
+        return self._readable(file, read)
+
+    def _readable(self, file: str, read: ReadAt) -> Table | None:
+        stream = self._files[file]
+        table = open_table(read, stream.size_bytes, f"{file} in {_place(stream)}")
         return table if table is not None and table.readable else None
 
 

@@ -12,7 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.distinct_keys import entries_per_key
-from statelib.backends.entries import add_entries, check_loaded_rows, check_owned_keys, check_write, removed_rows
+from statelib.backends.entries import (
+    add_entries,
+    check_loaded_rows,
+    check_owned_keys,
+    check_write,
+    removed_rows,
+    statistics_after,
+)
 from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
 from statelib.backends.key_order import as_arrow, as_ragged
@@ -22,7 +29,7 @@ from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import StateRows
-from statelib.serializers.entries.values import decode_values, encode_values
+from statelib.serializers.entries.values import decode_values
 from statelib.wire.ragged import Ragged
 
 _COUNTED_ANEW = 4
@@ -153,9 +160,7 @@ class HeapKeyedStateBackend:
         current = held.current_statistics()
         if current is None or len(removed) * _COUNTED_ANEW > len(held.table):
             return None
-        present = before.present.to_numpy(zero_copy_only=False)
-        rest = add_entries(current, _entries(held.table, before.keys, before.values, present), self._width, -1)
-        return add_entries(rest, _entries(held.table, before.keys, values, ~removed), self._width, 1)
+        return statistics_after(current, self._schema, held.table.descriptor, before, written=(values, removed))
 
     def _statistics_of(self, held: _HeapState) -> StateStatistics:
         table = held.joined()
@@ -181,11 +186,6 @@ class HeapScan:
 
     def close(self) -> None:
         self._batches.close()
-
-
-def _entries(table: HeapTable, keys: Ragged, values: pa.Array, some: npt.NDArray[np.bool_]) -> StateRows:
-    """Return the entries of the rows that are true in ``some``, serialized."""
-    return StateRows(keys.take(np.flatnonzero(some)), encode_values(table.descriptor, values.filter(pa.array(some))))
 
 
 def _rows_of(before: StateValues, table: HeapTable) -> Rows:

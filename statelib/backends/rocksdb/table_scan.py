@@ -17,8 +17,9 @@ from rocksdict import Rdict
 from statelib.backends.entries import SCAN_BYTES
 from statelib.backends.key_order import byte_order, equal_neighbours
 from statelib.backends.rocksdb.database import LIVE_BYTES, rocksdb_errors
-from statelib.formats.sst.sorted_table import Block, Table, open_table
+from statelib.formats.sst.sorted_table import Table, open_table
 from statelib.formats.sst.table_blocks import BlockEntries, joined
+from statelib.formats.sst.table_index import Block
 from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import Ragged
 
@@ -129,8 +130,8 @@ class _Run:
             self._at += 1
         if self._at > begin:
             entries = self._table.read(self._blocks[begin : self._at])
-            low = _first_from(entries.keys, self._first)
-            high = len(entries) if self._stop is None else _first_from(entries.keys, self._stop)
+            low = first_row_from(entries.keys, self._first)
+            high = len(entries) if self._stop is None else first_row_from(entries.keys, self._stop)
             self._held.append(entries.slice(min(low, high), high))
             self.least = max(self.least, self._blocks[self._at - 1].last)
         self.unread = self._at < self._end
@@ -148,7 +149,7 @@ class _Run:
         """Return and remove the loaded entries with keys below ``bound`` (None: all loaded entries)."""
         taken, remaining = [], []
         for entries in self._held:
-            cut = len(entries) if bound is None else _first_from(entries.keys, bound)
+            cut = len(entries) if bound is None else first_row_from(entries.keys, bound)
             taken.append(entries.slice(0, cut))
             remaining.append(entries.slice(cut, len(entries)))
         self._held = [entries for entries in remaining if len(entries)]
@@ -163,12 +164,12 @@ def _merged(runs: Sequence[_Run]) -> Iterator[StateRows]:
         bound = min((run.least for run in runs if run.unread), default=None)
         parts = [part for run in runs for part in run.take_below(bound)]
         if parts:
-            rows = _newest(joined(parts), ordered=len(parts) == 1)
+            rows = newest_entries(joined(parts), ordered=len(parts) == 1)
             if len(rows):
                 yield rows
 
 
-def _newest(entries: BlockEntries, *, ordered: bool) -> StateRows:
+def newest_entries(entries: BlockEntries, *, ordered: bool) -> StateRows:
     """Return the newest entry of each key, without the keys whose newest entry is a deletion."""
     if not ordered:
         entries = entries.take(byte_order(entries.keys))
@@ -184,7 +185,7 @@ def _newest(entries: BlockEntries, *, ordered: bool) -> StateRows:
     return StateRows(entries.keys, entries.values)
 
 
-def _first_from(keys: Ragged, bound: bytes) -> int:
+def first_row_from(keys: Ragged, bound: bytes) -> int:
     """Return the first row of ascending keys whose key is not below ``bound``."""
     return bisect_left(range(len(keys)), bound, key=lambda row: _key(keys, row))
 

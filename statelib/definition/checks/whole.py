@@ -13,6 +13,7 @@ from statelib.definition.checks.renames import check_renames
 from statelib.definition.checks.sources import check_sources
 from statelib.definition.checks.states import check_state, key_type_text
 from statelib.definition.checks.time import not_declared
+from statelib.definition.checks.touched import check_reads
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.parts.model import CheckpointSettings, Hooks
 from statelib.definition.parts.types import Columns, columns_of, is_key_type
@@ -26,7 +27,7 @@ STRATEGIES = {
     Backend.ROCKSDB: (Strategy.FULL, Strategy.INCREMENTAL, Strategy.CANONICAL, Strategy.CHANGELOG),
 }
 """The strategies of each backend. The first one is its default."""
-OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints", "blind")
+OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints", "blind", "reads")
 """Settings that have no effect with another strategy."""
 MAX_KEY_COLUMNS = 25
 """Flink's largest tuple."""
@@ -60,6 +61,7 @@ def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     yield from _check_strategy(pipeline.backend, pipeline.checkpoint)
     yield from check_blind(pipeline)
     yield from check_mendable(pipeline)
+    yield from check_reads(pipeline)
     if pipeline.parallelism > pipeline.max_parallelism:
         text = f"{pipeline.parallelism} is more than max_parallelism, {pipeline.max_parallelism}"
         yield Problem(("parallelism",), text)

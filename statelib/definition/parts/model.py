@@ -248,9 +248,10 @@ class CheckpointSettings(Part):
     ``materialize_after_bytes``, ``materialize_after_checkpoints``: limits of strategy ``changelog``. Before a subtask's
     log becomes larger, or older than this number of checkpoints, the whole state is written and a new log begins.
     Writing or restoring a log needs about five times its size of memory. ``blind``: a run does not read the state, but
-    adds the accumulators of its events to the log. ``mendable``: the time for which checkpoints keep what each interval
-    did to the state, so that it can be mended; None: they keep nothing. ``local_recovery``: each host keeps copies of
-    the files that it wrote, and restores from them first.
+    adds the accumulators of its events to the log. ``reads``: whether a run reads the state as a whole, or only the
+    entries that its events touch; ``auto``: what costs less. ``mendable``: the time for which checkpoints keep what
+    each interval did to the state, so that it can be mended; None: they keep nothing. ``local_recovery``: each host
+    keeps copies of the files that it wrote, and restores from them first.
     ``timeout_s``: how long one attempt at a checkpoint may take, including its Spark job.
     ``tolerable_failures``: how many checkpoints may fail in a row before no more begin; None: any number.
     ``execution``: whether the time to write a snapshot counts as its synchronous or asynchronous part."""
@@ -261,6 +262,7 @@ class CheckpointSettings(Part):
     materialize_after_checkpoints: Count = 20
     blind: Switch = False
     mendable: Duration | None = None
+    reads: Literal["auto", "whole", "touched"] = "auto"
     retain: Retain = Retain()
     local_recovery: Switch = False
     file_merging: FileMerging = FileMerging()

@@ -232,6 +232,8 @@ DESCRIPTIONS = {
     "its events. They are merged with the state when it is read or written as a whole. States must be of aggregates.",
     "checkpoint.mendable": "For how long checkpoints keep what each interval did to the state, so that it can be "
     "corrected without a replay of the later ones, for example `30d`. States must be of aggregates.",
+    "checkpoint.reads": "For `changelog`: `whole` (a run reads its state as a whole), `touched` (only the entries of "
+    "keys that have events, for backend rocksdb) or `auto` (what costs less).",
     "checkpoint.retain": "The checkpoints that retention keeps. Savepoints belong to users and do not count.",
     "checkpoint.retain.count": "Keep the newest N checkpoints.",
     "checkpoint.retain.days": "Keep also all checkpoints of the last N days before the second newest checkpoint.",

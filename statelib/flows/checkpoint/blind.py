@@ -49,10 +49,11 @@ def _reason_to_read(
     handle = open_log(layout.schema, layout.ranges[subtask], sources)
     if handle is None or previous.changelog is None:
         return "the base is no change log of these key groups and states that this run can continue"
-    return _full(settings, handle)
+    return reason_to_materialise(settings, handle)
 
 
-def _full(settings: CheckpointSettings, handle: ChangelogStateBackendHandleImpl) -> str:
+def reason_to_materialise(settings: CheckpointSettings, handle: ChangelogStateBackendHandleImpl) -> str:
+    """Return why a run has to write the state as a whole instead of adding to its change log, '' if it need not."""
     if len(handle.log) >= settings.materialize_after_checkpoints:
         return f"its change log has {len(handle.log)} parts (materialize_after_checkpoints)"
     size_bytes = sum(stream.size_bytes for stream in log_streams(handle))

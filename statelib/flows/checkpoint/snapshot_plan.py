@@ -11,6 +11,7 @@ from statelib.flows.checkpoint.blind import blind_subtasks, continued_files
 from statelib.flows.checkpoint.kept_deltas import carried_deltas, kept_interval, later_intervals
 from statelib.flows.checkpoint.previous_files import can_be_shared, previous_files
 from statelib.flows.checkpoint.side_data import restored_side_data
+from statelib.flows.checkpoint.touched import reasons_to_read_all
 from statelib.flows.restore.continuation import continuation
 from statelib.flows.restore.layout import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
@@ -63,6 +64,13 @@ class SnapshotPlan:
     """The interval whose delta the checkpoint keeps, so that it can be mended later."""
     later: tuple[DataInterval, ...] = ()
     """The intervals after the one that the checkpoint mends, the oldest first."""
+
+    reasons_to_read_all: tuple[str, ...] = ()
+    """Why each subtask has to read its state as a whole, '' if it need not; empty if all have to."""
+
+    def reason_to_read_all(self, subtask: int) -> str:
+        """Return why a subtask has to read its state as a whole, '' if it need not."""
+        return self.reasons_to_read_all[subtask] if self.reasons_to_read_all else "the plan has no choice"
 
     def is_blind(self, subtask: int) -> bool:
         """Return whether the subtask leaves the state unread and writes a delta."""
@@ -160,6 +168,7 @@ def _plan(
         blind=blind,
         keeps=kept_interval(pipeline, record),
         later=later_intervals(pipeline, base, record.mends) if base is not None and record.mends is not None else (),
+        reasons_to_read_all=reasons_to_read_all(pipeline, record, layout, previous),
         trigger=_trigger(deployment.storage(pipeline), record),
         origins=base.manifest.origins if base and base.manifest else (),
         base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},

@@ -4,20 +4,25 @@ It reads the tables that Flink and statelib write with default settings. Any oth
 before an entry is read. Source: docs/spec/formats.md#rocksdb-tables; RocksDB's documentation of the block-based table.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from statelib.errors import CorruptStateError
 from statelib.formats.sst.table_blocks import TRAILING, BlockEntries, entries_of
-from statelib.serializers.columns.cursors import read_varlen
+from statelib.formats.sst.table_index import (
+    TRAILER_BYTES,
+    Block,
+    BlockColumns,
+    TableIndex,
+    key_value_pairs,
+    read_varint,
+)
 from statelib.wire.checksum import crc32c, xxh3, xxh64
-from statelib.wire.ragged import gather
+from statelib.wire.ragged import concat
 
 ReadAt = Callable[[int, int], bytes]
 """A function from (offset, length) to the bytes there; it returns fewer bytes if the file ends first."""
@@ -26,8 +31,8 @@ _FOOTER = 53
 _MAGIC = 0x88E241B785F4CFF7
 _FORMATS = range(2, 6)
 """The format versions that are read. From version 6 on, the checksum of a block depends on its offset."""
-_TRAILER = 5
-"""The size in bytes of the trailer of each block: the kind of compression, and a checksum."""
+_GAP_BYTES = 8 * 1024
+"""The bytes between two blocks up to which they are read at once, because a request costs more than these bytes."""
 _NONE, _SNAPPY = 0, 1
 _CRC32C, _XXH64, _XXH3 = 1, 3, 4
 _BINARY, _TWO_LEVELS = 0, 2
@@ -41,18 +46,6 @@ _LEVELS = b"rocksdb.block.based.table.index.type"
 _GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
 _ABSENT = (b"rocksdb.merge.operands", b"rocksdb.num.range-deletions")
 """The properties that count entries which this reader cannot read."""
-
-
-class Block(NamedTuple):
-    """The position of one data block.
-
-    ``offset`` and ``length``: its bytes, without the trailer. ``last``: a key that is not below the block's last user
-    key, and below the first user key of the next block.
-    """
-
-    last: bytes
-    offset: int
-    length: int
 
 
 @dataclass(frozen=True)
@@ -71,25 +64,54 @@ class Table:
     entries: int
     _checksum: int
     _read: ReadAt = field(repr=False)
-    _index: "_Index" = field(repr=False)
+    _index: TableIndex = field(repr=False)
 
     def blocks(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[Block]:
         """Yield the data blocks that may have keys in [first, stop), in key order; all blocks if the index cannot be
         searched. The index is read each time."""
-        return self._index.blocks(first, stop)
+        for part in self._index.parts(first, stop):
+            yield from part.take(np.arange(len(part)))
+
+    def block_columns(self) -> BlockColumns:
+        """Return all data blocks. The index is read each time."""
+        parts = list(self._index.parts())
+        return BlockColumns(
+            concat([part.last for part in parts]),
+            np.concatenate([part.offsets for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+        )
 
     def read(self, blocks: Sequence[Block]) -> BlockEntries:
         """Return the entries of neighbouring blocks, of which there must be at least one.
 
         Raise CorruptStateError (``corrupt-rocksdb``).
         """
-        first, last = blocks[0], blocks[-1]
-        end = last.offset + last.length + _TRAILER
-        raw = memoryview(self._read(first.offset, end - first.offset))
-        contents = [
-            _content(raw[b.offset - first.offset :], b.offset, b.length, self._checksum, self.name) for b in blocks
-        ]
-        return entries_of(contents, self.name)
+        return entries_of(self._contents(blocks), self.name)
+
+    def read_apart(self, blocks: Sequence[Block], mapped: Callable[..., Iterable[Any]] = map) -> BlockEntries:
+        """Return the entries of some blocks in ascending order, of which there must be at least one. Blocks that lie
+        close to each other are read at once. ``mapped``: a function as ``map``, which may read side by side.
+
+        Raise CorruptStateError (``corrupt-rocksdb``).
+        """
+        runs = list(_runs(blocks))
+        return entries_of([content for run in mapped(self._contents, runs) for content in run], self.name)
+
+    def _contents(self, blocks: Sequence[Block]) -> list[memoryview | bytes]:
+        """Return the contents of blocks that are read at once, with what lies between them."""
+        begin, last = blocks[0].offset, blocks[-1]
+        raw = memoryview(self._read(begin, last.offset + last.length + TRAILER_BYTES - begin))
+        return [_content(raw[b.offset - begin :], b.offset, b.length, self._checksum, self.name) for b in blocks]
+
+
+def _runs(blocks: Sequence[Block]) -> Iterator[Sequence[Block]]:
+    """Yield the blocks in runs with at most :data:`_GAP_BYTES` between neighbours."""
+    begin = 0
+    for number in range(1, len(blocks) + 1):
+        before = blocks[number - 1]
+        if number == len(blocks) or blocks[number].offset - (before.offset + before.length) > _GAP_BYTES:
+            yield blocks[begin:number]
+            begin = number
 
 
 def open_table(read: ReadAt, size: int, name: str) -> Table | None:
@@ -105,24 +127,24 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
         return None
 
     def block(offset: int, length: int) -> bytes:
-        return bytes(_content(memoryview(read(offset, length + _TRAILER)), offset, length, checksum, name))
+        return bytes(_content(memoryview(read(offset, length + TRAILER_BYTES)), offset, length, checksum, name))
 
-    meta_offset, at = _read_varint(footer, 1)
-    meta_length, at = _read_varint(footer, at)
-    index_offset, at = _read_varint(footer, at)
-    index_length, at = _read_varint(footer, at)
-    meta = dict(_key_value_pairs(block(meta_offset, meta_length)))
+    meta_offset, at = read_varint(footer, 1)
+    meta_length, at = read_varint(footer, at)
+    index_offset, at = read_varint(footer, at)
+    index_length, at = read_varint(footer, at)
+    meta = dict(key_value_pairs(block(meta_offset, meta_length)))
     if _PROPERTIES not in meta:
         return None
-    offset, at = _read_varint(meta[_PROPERTIES], 0)
-    length, at = _read_varint(meta[_PROPERTIES], at)
-    properties = dict(_key_value_pairs(block(offset, length)))
+    offset, at = read_varint(meta[_PROPERTIES], 0)
+    length, at = read_varint(meta[_PROPERTIES], at)
+    properties = dict(key_value_pairs(block(offset, length)))
     if not properties.keys() >= {_FAMILY, _LEVELS, *_ABSENT}:
         return None
     trailing = 0 if _property_number(properties, b"rocksdb.index.key.is.user.key") else TRAILING
     kind = int.from_bytes(properties[_LEVELS], "little")
     has_deltas = bool(_property_number(properties, b"rocksdb.index.value.is.delta.encoded"))
-    index = _Index(block, index_offset, index_length, kind // _TWO_LEVELS, has_deltas, trailing)
+    index = TableIndex(block, index_offset, index_length, kind // _TWO_LEVELS, has_deltas, trailing)
     return Table(
         name,
         properties[_FAMILY].decode(),
@@ -152,141 +174,7 @@ def _is_plain(properties: dict[bytes, bytes]) -> bool:
 
 def _property_number(properties: dict[bytes, bytes], name: bytes) -> int:
     """Return the number that a property holds; 0 if the property is missing."""
-    return _read_varint(properties[name], 0)[0] if name in properties else 0
-
-
-@dataclass(frozen=True)
-class _Index:
-    """The reader of a table's index.
-
-    ``block`` reads one block, given its offset and length. ``offset`` and ``length``: the place of the top block.
-    ``levels``: the number of index levels below it. ``deltas``: the lengths of neighbouring blocks are stored as
-    differences. ``trailing``: the number of bytes after the user key of an index entry.
-    """
-
-    block: Callable[[int, int], bytes]
-    offset: int
-    length: int
-    levels: int
-    deltas: bool
-    trailing: int
-
-    def blocks(self, first: bytes, stop: bytes | None) -> Iterator[Block]:
-        """Yield the data blocks as :meth:`Table.blocks`."""
-        blocks = self._entries(self.block(self.offset, self.length), first, stop)
-        for _ in range(self.levels):
-            blocks = chain.from_iterable(
-                self._entries(self.block(child.offset, child.length), first, stop) for child in blocks
-            )
-        return blocks
-
-    def _entries(self, content: bytes, first: bytes, stop: bytes | None) -> Iterator[Block]:
-        """Yield the blocks that an index block names, data blocks or those of the level below."""
-        if self.deltas:
-            entries = _whole_entries(content, first, stop, self.trailing)
-            if entries is None:
-                entries = _entries_with_deltas(content)
-        else:
-            entries = _entries_without_deltas(content)
-        for key, offset, length in entries:
-            yield Block(key[: len(key) - self.trailing], offset, length)
-
-
-def _whole_entries(
-    content: bytes, first: bytes, stop: bytes | None, trailing: int
-) -> Iterable[tuple[bytes, int, int]] | None:
-    """Return (key, offset, length) per block, read by columns; None if an entry depends on the entry before it. Only
-    the blocks that may have keys in [first, stop) are returned."""
-    data, end = np.frombuffer(content, np.uint8), _end_of_entries(content)
-    if end < 0:
-        return None
-    bounds = np.append(np.frombuffer(content, "<u4", -1, end)[:-1].astype(np.int64), end)
-
-    def user_key(row: int) -> bytes:
-        _, at = _read_varint(content, int(bounds[row]))
-        size, at = _read_varint(content, at)
-        return content[at : at + size - trailing]
-
-    rows = range(len(bounds) - 1)
-    low = max(bisect_left(rows, first, key=user_key) - 1, 0) if first else 0
-    high = len(rows) if stop is None else bisect_left(rows, stop, key=user_key) + 1
-    bounds = bounds[low : high + 1]
-    starts, stops = bounds[:-1], bounds[1:]
-    try:
-        shared, at = read_varlen(data, starts, stops, "index")
-        unshared, key = read_varlen(data, at, stops, "index")
-        offsets, at = read_varlen(data, key + unshared, stops, "index")
-        lengths, at = read_varlen(data, at, stops, "index")
-        keys = gather(data, key, unshared).to_list()
-    except (CorruptStateError, IndexError, ValueError):
-        return None
-    if shared.any() or bool((at != stops).any()):
-        return None
-    begin = int(bool(keys) and keys[0][: len(keys[0]) - trailing] < first)
-    return zip(keys[begin:], offsets[begin:].tolist(), lengths[begin:].tolist(), strict=True)
-
-
-def _entries_without_deltas(content: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (key, offset, length) per block of an older version of the format."""
-    for key, value in _key_value_pairs(content):
-        offset, at = _read_varint(value, 0)
-        yield key, offset, _read_varint(value, at)[0]
-
-
-def _entries_with_deltas(content: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (key, offset, length) per block, entry by entry."""
-    at, end, key, offset, size = 0, _end_of_entries(content), b"", 0, 0
-    while at < end:
-        shared, at = _read_varint(content, at)
-        unshared, at = _read_varint(content, at)
-        key = key[:shared] + content[at : at + unshared]
-        at += unshared
-        if shared:
-            offset += size + _TRAILER
-            zigzag, at = _read_varint(content, at)
-            size += (zigzag >> 1) ^ -(zigzag & 1)
-        else:
-            offset, at = _read_varint(content, at)
-            size, at = _read_varint(content, at)
-        yield key, offset, size
-
-
-def _key_value_pairs(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a small block."""
-    at, end, key = 0, _end_of_entries(content), b""
-    while at < end:
-        shared, at = _read_varint(content, at)
-        unshared, at = _read_varint(content, at)
-        size, at = _read_varint(content, at)
-        key = key[:shared] + content[at : at + unshared]
-        at += unshared
-        yield key, content[at : at + size]
-        at += size
-
-
-def _end_of_entries(content: bytes) -> int:
-    """Return the offset in a block at which its entries end and its restarts begin."""
-    return len(content) - 4 - 4 * int.from_bytes(content[-4:], "little")
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at ``at``, stored with seven bits per byte and low bits first, and the offset of its end.
-
-    Raise CorruptStateError (``corrupt-rocksdb``).
-    """
-    if at < len(data) and data[at] < 0x80:
-        return data[at], at + 1
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            raise CorruptStateError(
-                f"RocksDB's table: expected a number at byte {at} of a block", kind="corrupt-rocksdb"
-            )
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
+    return read_varint(properties[name], 0)[0] if name in properties else 0
 
 
 def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str) -> memoryview | bytes:
@@ -294,12 +182,12 @@ def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str
 
     Raise CorruptStateError (``corrupt-rocksdb``) if it is cut, damaged or compressed in another way.
     """
-    if len(raw) < length + _TRAILER:
+    if len(raw) < length + TRAILER_BYTES:
         raise CorruptStateError(
             f"RocksDB's table {name}: expected a block of {length} bytes at byte {offset}, the file ends before",
             kind="corrupt-rocksdb",
         )
-    stored = int.from_bytes(raw[length + 1 : length + _TRAILER], "little")
+    stored = int.from_bytes(raw[length + 1 : length + TRAILER_BYTES], "little")
     if stored != _checksum(checksum, bytes(raw[: length + 1])):
         raise CorruptStateError(
             f"RocksDB's table {name}, block at byte {offset}: its checksum does not match", kind="corrupt-rocksdb"
@@ -312,7 +200,7 @@ def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str
             f"RocksDB's table {name}, block at byte {offset}: expected it plain or by Snappy, found {compression}",
             kind="corrupt-rocksdb",
         )
-    size, _ = _read_varint(bytes(body[:10]), 0)
+    size, _ = read_varint(bytes(body[:10]), 0)
     try:
         return bytes(pa.decompress(body, size, "snappy", asbytes=True))
     except (OSError, pa.ArrowException, MemoryError) as error:

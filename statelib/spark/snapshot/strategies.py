@@ -1,11 +1,13 @@
 """The choice of the snapshot strategy of a subtask, by the strategy of the checkpoint and the backend."""
 
+import sys
 from typing import Any
 
 from statelib.backends.changelog import ChangelogKeyedStateBackend, DeltaKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.partial import PartialKeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
@@ -34,12 +36,16 @@ source position."""
 def logging_backend(
     pipeline: Pipeline, plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend
 ) -> KeyedStateBackend:
-    """Return the backend; for the changelog strategy, wrapped in a backend with a log. The log has a limit of 0 bytes
-    if no earlier changelog can be continued. If the subtask has not read the state, the log is a delta."""
+    """Return the backend; for the changelog strategy, wrapped in a backend with a log.
+
+    The log has a limit of 0 bytes if no earlier changelog can be continued. It has none if only a part of the state is
+    there. If the subtask has not read the state, the log is a delta."""
     if plan.is_blind(subtask):
         return DeltaKeyedStateBackend(backend)
     if plan.record.strategy != Strategy.CHANGELOG:
         return backend
+    if isinstance(backend, PartialKeyedStateBackend):
+        return ChangelogKeyedStateBackend(backend, sys.maxsize)
     continued = plan.previous[subtask].changelog is not None
     return ChangelogKeyedStateBackend(backend, pipeline.checkpoint.materialize_after_bytes if continued else 0)
 
@@ -83,8 +89,8 @@ def _keyed(
     if isinstance(backend, ChangelogKeyedStateBackend):
         checkpoint = pipeline.checkpoint
         limits = MaterializationLimits(checkpoint.materialize_after_bytes, checkpoint.materialize_after_checkpoints)
-        if isinstance(backend, DeltaKeyedStateBackend):
-            limits = NO_LIMITS  # there is no state to materialise
+        if isinstance(backend, DeltaKeyedStateBackend) or isinstance(backend.inner, PartialKeyedStateBackend):
+            limits = NO_LIMITS  # there is no whole state to materialise
         materializer = _materializer(backend.inner, uid, previous, local)
         return ChangelogSnapshotStrategy(backend, uid, materializer, limits, previous.changelog, local=local)
     if isinstance(backend, RocksDBKeyedStateBackend):

@@ -2,30 +2,29 @@
 the snapshot and acknowledges it."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from statelib.aggregates.grouping import group_rows
 from statelib.backends.changed_entries import ChangedEntries
 from statelib.backends.changelog import DeltaKeyedStateBackend
-from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
-from statelib.definition.columns import keyed_events
+from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
-from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.functions.interval import IntervalResult
 from statelib.functions.state_function import Progress
-from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
+from statelib.model.checkpoint import EventCounts, SnapshotKind, SubtaskReport
 from statelib.model.choices import NATIVE_SAVEPOINT, REFERRING, Backend
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
@@ -35,7 +34,6 @@ from statelib.model.task_error import noting_task_error
 from statelib.restore.base import reuses_database
 from statelib.restore.check import count_keys, expected_statistics
 from statelib.restore.plan import RestoreSource
-from statelib.restore.volume import bytes_to_read
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.strategies.side_data import SideDataSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
@@ -46,6 +44,7 @@ from statelib.spark.snapshot.kept_deltas import change_of
 from statelib.spark.snapshot.local_recovery import local_recovery
 from statelib.spark.snapshot.operator_state import finish_operator, restored_operator
 from statelib.spark.snapshot.recording import recording
+from statelib.spark.snapshot.restored import TOUCHED, RestoredState, restored_state
 from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
 from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.storage.closeables import CloseableRegistry
@@ -115,14 +114,14 @@ def _snapshot_subtask(
     change: Change,
 ) -> SubtaskReport:
     plan = work.plan
+    keyed, null_keys = keyed_events(work.pipeline, events)
     with (
         local_recovery(work.deployment, work.pipeline, plan, subtask, attempt) as local,
-        _measured_backend(work, local.layout, subtask, attempt, clock) as (restored, measure),
+        _restored(work, local.layout, subtask, attempt, keyed, clock=clock) as restored,
     ):
         crash_point("subtask: restored")
-        backend = logging_backend(work.pipeline, plan, subtask, restored)
+        backend = logging_backend(work.pipeline, plan, subtask, restored.backend)
         operator = restored_operator(work.pipeline, work.plan, subtask)
-        keyed, null_keys = keyed_events(work.pipeline, events)
         applied, written = _applied(work, subtask, backend, operator, keyed, change=change)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
@@ -139,14 +138,14 @@ def _snapshot_subtask(
                 files=file_records((*result.streams, *result.reused), subtask, backend.key_group_range),
                 statistics=backend.statistics(),
                 events=EventCounts(len(events), len(keyed), null_keys, applied.late),
-                restored_from=local.restored_from(subtask),
+                restored_from=TOUCHED if restored.is_partial else local.restored_from(subtask),
                 sync_ms=taken.sync_ms,
                 async_ms=taken.async_ms,
                 uploaded_bytes=sum(written.size_bytes for written in result.streams),
                 attempt=attempt,
                 operator=result.operator,
                 side_data=result.side_data,
-                restored=measure,
+                restored=restored.measure(),
                 upload_ms=upload_ms,
                 keys_changed=written.keys_changed,
                 keys=_keys(work, subtask, written),
@@ -233,21 +232,26 @@ def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
     return AttemptId(f"{attempt[:24]}{task & 0xFFFFFFFF:08x}")
 
 
-@contextmanager
-def _measured_backend(
-    work: Work, layout: RestoreLayout, subtask: int, attempt: AttemptId, clock: Callable[[], int]
-) -> Iterator[tuple[KeyedStateBackend, RestoreMeasure | None]]:
-    """Yield (backend of :func:`live_backend`, bytes and duration of its restore; None if nothing was restored). If the
-    subtask leaves the state unread, the backend is empty."""
-    if work.plan.is_blind(subtask):
-        with closing(HeapKeyedStateBackend(layout.schema, layout.ranges[subtask])) as empty:
-            yield empty, None
-        return
-    sources, backend = layout.sources[subtask], work.pipeline.backend
-    size_bytes = bytes_to_read(layout.schema, layout.ranges[subtask], sources, backend)
-    began_ms = clock()
-    with live_backend(work.pipeline, work.deployment, layout, subtask, attempt) as restored:
-        yield restored, RestoreMeasure(size_bytes, max(clock() - began_ms, 0)) if sources else None
+def _restored(
+    work: Work,
+    layout: RestoreLayout,
+    subtask: int,
+    attempt: AttemptId,
+    events: pa.Table,
+    *,
+    clock: Callable[[], int],
+) -> AbstractContextManager[RestoredState]:
+    """Return the context of the live state with which a subtask applies ``events``."""
+    return restored_state(
+        work.deployment,
+        work.pipeline,
+        work.plan,
+        layout,
+        subtask,
+        attempt=attempt,
+        keys=lambda: group_rows([key_array(work.pipeline, events)]).size,
+        clock=clock,
+    )
 
 
 def _watched(work: Work, subtask: int, backend: KeyedStateBackend) -> tuple[ChangedEntries, WrittenKeys]:

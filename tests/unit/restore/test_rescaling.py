@@ -93,7 +93,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the entries that are read from RocksDB or its tables, and those that are loaded. The real functions still
     run."""
     counts: Counter[str] = Counter()
-    take, newest, load = scan._take, table_scan._newest, RocksDBKeyedStateBackend.load
+    take, newest, load = scan._take, table_scan.newest_entries, RocksDBKeyedStateBackend.load
 
     def taking(*arguments: Any) -> Any:
         keys, values = take(*arguments)
@@ -110,7 +110,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         load(self, state, rows)
 
     monkeypatch.setattr(scan, "_take", taking)
-    monkeypatch.setattr(table_scan, "_newest", merging)
+    monkeypatch.setattr(table_scan, "newest_entries", merging)
     monkeypatch.setattr(RocksDBKeyedStateBackend, "load", loading)
     return counts
 
