@@ -45,33 +45,46 @@ class HeapCookie:
     rows: Rows
 
 
+@dataclass(frozen=True, eq=False)
+class _Write:
+    """The arguments of :meth:`HeapTable.replaced` for one write."""
+
+    keys: Ragged
+    rows: Rows
+    values: pa.Array
+    removed: npt.NDArray[np.bool_]
+
+
 @dataclass(eq=False)
 class _HeapState:
-    """The current table of a state, and the loaded keys and values that are not yet part of it. ``counted``: a table
-    and its statistics, None if not counted."""
+    """The table of a state, and what is not yet part of it: the last write, and the loaded keys and values.
+
+    A write copies the table only when the state is used again. Nobody uses it again if a snapshot writes only the
+    changes. ``statistics``: those of all entries, None if not counted."""
 
     table: HeapTable
+    written: _Write | None = None
     keys: Loads = field(default_factory=Loads)
     values: Loads = field(default_factory=Loads)
-    counted: tuple[HeapTable, StateStatistics] | None = None
+    statistics: StateStatistics | None = None
 
     def joined(self) -> HeapTable:
-        """Return the table after adding all loaded entries to it. They are added together, not one load at a time."""
+        """Return the table after the last write, with all loaded entries. They are added together, not one load at a
+        time."""
+        if self.written is not None:
+            write, self.written = self.written, None
+            self.table = self.table.replaced(write.keys, write.rows, write.values, write.removed)
         keys = self.keys.take()
         if keys:
             self.table = self.table.appended(keys, self.values.take())
         return self.table
 
-    def current_statistics(self) -> StateStatistics | None:
-        """Return the statistics of the current table; None if it has not been counted."""
-        return self.counted[1] if self.counted is not None and self.counted[0] is self.table else None
-
 
 class HeapKeyedStateBackend:
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` in memory.
 
-    A write copies the columns of the state, so a subtask applies few large batches instead of many small
-    ones. A frozen view needs no copy: it is the table of that moment."""
+    A read or scan after a write copies the columns of the state, so a subtask applies few large batches instead of many
+    small ones. A frozen view needs no copy: it is the table of that moment."""
 
     def __init__(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
         self._schema = schema
@@ -102,9 +115,8 @@ class HeapKeyedStateBackend:
         rows = _rows_of(before, table)
         check_write(table.descriptor, table.values.type, len(before.keys), values)
         removed_mask = removed_rows(table.descriptor, values, removed)
-        statistics = self._statistics_after(held, before, values, removed_mask)
-        held.table = table.replaced(before.keys, rows, values, removed_mask)
-        held.counted = None if statistics is None else (held.table, statistics)
+        held.statistics = self._statistics_after(held, before, values, removed_mask)
+        held.written = _Write(before.keys, rows, values, removed_mask)
 
     def load(self, state: str, rows: StateRows) -> None:
         held = self._state(state)
@@ -112,13 +124,13 @@ class HeapKeyedStateBackend:
         if len(rows):
             held.keys.add(as_arrow(rows.keys))
             held.values.add(decode_values(held.table.descriptor, rows.values))
+            held.statistics = None
 
     def set_statistics(self, statistics: Mapping[str, StateStatistics]) -> None:
         """Set the statistics of the current entries, by state name. They are not checked: the caller has counted the
         entries that it loaded."""
         for state, counted in statistics.items():
-            held = self._state(state)
-            held.counted = (held.joined(), counted)
+            self._state(state).statistics = counted
 
     def scan(self, state: str) -> StateScan:
         held = self._state(state)
@@ -151,25 +163,24 @@ class HeapKeyedStateBackend:
         for rows in table.batches():
             total = add_entries(total, rows, self._width, 1)
             yield rows
-        held.counted = (table, total)
+        if held.joined() is table:
+            held.statistics = total
 
     def _statistics_after(
         self, held: _HeapState, before: StateValues, values: pa.Array, removed: npt.NDArray[np.bool_]
     ) -> StateStatistics | None:
         """Return the statistics after a write; None if the current ones are not counted, or if the write is large."""
-        current = held.current_statistics()
+        current = held.statistics
         if current is None or len(removed) * _COUNTED_ANEW > len(held.table):
             return None
         return statistics_after(current, self._schema, held.table.descriptor, before, written=(values, removed))
 
     def _statistics_of(self, held: _HeapState) -> StateStatistics:
-        table = held.joined()
-        if held.current_statistics() is None:
-            for _ in self._count_while_scanning(held, table):
+        if held.statistics is None:
+            for _ in self._count_while_scanning(held, held.joined()):
                 pass
-        statistics = held.current_statistics()
-        assert statistics is not None, "a scan that reaches the end has counted"
-        return statistics
+        assert held.statistics is not None, "a scan that reaches the end has counted"
+        return held.statistics
 
 
 class HeapScan:

@@ -27,7 +27,7 @@ from statelib.model.types import StateType
 from statelib.serializers.registry import codec_of
 from statelib.serializers.skippers import check_divisible
 from statelib.wire.java_objects import read_object
-from statelib.wire.ragged import Bytes, Ragged, gather
+from statelib.wire.ragged import Bytes, Ragged, equally_spaced, gather
 from statelib.wire.reader import Reader
 
 METADATA_GROUP = -1
@@ -100,7 +100,7 @@ def decode_change_set(data: Bytes, offset: int, wanted: KeyGroupRange, what: str
     Raise CorruptStateError (``corrupt-changelog``) if the set reaches beyond the data.
     """
     metadata: list[memoryview] = []
-    groups: list[tuple[int, list[int], int]] = []
+    groups: list[tuple[int, npt.NDArray[np.int64], int]] = []
     raw = data.data
     reader = Reader(raw[min(offset, len(data)) :], what)
     try:
@@ -140,7 +140,7 @@ def change_set_of(changes: Iterable[tuple[int, bytes]], wanted: KeyGroupRange) -
     )
 
 
-def read_groups(reader: Reader, raw: memoryview, base: int) -> Iterator[tuple[int, int, list[int]]]:
+def read_groups(reader: Reader, raw: memoryview, base: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
     """Yield (key group or -1, number of changes, bounds) for each group of the change set at the reader's offset.
 
     The bounds are the offsets in ``raw`` at which each change begins and the last one ends. ``base``: the offset in
@@ -150,7 +150,7 @@ def read_groups(reader: Reader, raw: memoryview, base: int) -> Iterator[tuple[in
         with reader.part(f"group {number}"):
             count, group = reader.count(4, "changes"), reader.i32("key group")
             bounds = _change_bounds(raw, base + reader.offset, count, reader.what)
-            reader.take(bounds[-1] - base - reader.offset, "metadata" if group == METADATA_GROUP else "content")
+            reader.take(int(bounds[-1]) - base - reader.offset, "metadata" if group == METADATA_GROUP else "content")
         yield group, count, bounds
 
 
@@ -220,12 +220,14 @@ def records_of(
     )
 
 
-def _change_bounds(raw: memoryview, at: int, count: int, what: str) -> list[int]:
+def _change_bounds(raw: memoryview, at: int, count: int, what: str) -> npt.NDArray[np.int64]:
     """Return the offset of each of ``count`` changes, and of the end of the last one.
 
     A negative length is read as unsigned, and thus points beyond the end. Raise CorruptStateError
     (``corrupt-changelog``).
     """
+    if count > 1 and (equal := _equal_bounds(raw, at, count)) is not None:
+        return equal
     bounds = [at]
     append, unpack = bounds.append, _U32.unpack_from
     try:
@@ -234,11 +236,23 @@ def _change_bounds(raw: memoryview, at: int, count: int, what: str) -> list[int]
             append(at)
     except struct.error as error:
         raise _corrupt(what, f"a change at offset {at} reaches beyond {number_of(len(raw), 'byte')}") from error
-    return bounds
+    return np.array(bounds, np.int64)
 
 
-def _joined(parts: Iterable[list[int]]) -> npt.NDArray[np.int64]:
-    return np.array([number for part in parts for number in part], np.int64)
+def _equal_bounds(raw: memoryview, at: int, count: int) -> npt.NDArray[np.int64] | None:
+    """Return what :func:`_change_bounds` returns if all changes have the same length, otherwise None."""
+    if at + 4 > len(raw):
+        return None
+    bounds = at + np.arange(count + 1) * (4 + _U32.unpack_from(raw, at)[0])
+    if bounds[-1] > len(raw):
+        return None
+    stride = int(bounds[1]) - at
+    lengths = equally_spaced(np.frombuffer(raw, np.uint8), at, count, stride, "u4")
+    return bounds if bool((lengths == lengths[0]).all()) else None
+
+
+def _joined(parts: Iterable[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _value_size(type_: StateType, record: memoryview, at: int) -> int:
