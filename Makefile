@@ -2,7 +2,7 @@
 # `make wheel`, and PostgreSQL's throw-away files in the system's temporary directory, where its unprivileged user may go.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up cluster page pictures quick coverage test test-all matrix test-faults soak simulate mutants check docs format wheel pins bench bench-all
+.PHONY: help setup demo story up cluster page pictures quick coverage test test-all matrix test-faults soak simulate mutants check docs format wheel pins bench bench-all scoreboard
 
 PYTHON ?= python3
 PORT ?= 8080
@@ -104,6 +104,9 @@ bench: setup java  ## measure what takes no more than ten minutes (ARGS="--rows 
 
 bench-all: setup java  ## measure every row of PERFORMANCE.md beside everything it is compared with
 	@$(BIN)/python -m tests.benchmarks --rows all $(ARGS)
+
+scoreboard: setup  ## print the rows P1 to P26 with their goals, what was measured last, and what is reached
+	@$(BIN)/python -m tests.benchmarks.scoreboard
 
 .PHONY: java
 java: setup

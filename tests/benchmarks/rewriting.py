@@ -52,17 +52,7 @@ class DeltaMerge:
         return totals(pl.read_parquet(files))
 
     def _run(self, number: int) -> None:
-        batch = partial(self._root, number).select(COLUMNS).collect().to_arrow()
-        if not DeltaTable.is_deltatable(str(self.directory)):
-            write_deltalake(str(self.directory), batch)
-            return
-        newer = "s.ts > t.ts"
-        update = {"events": "t.events + s.events", "amount": "t.amount + s.amount"} | {
-            name: f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END" for name in ("text", "ts")
-        }
-        table = DeltaTable(str(self.directory))
-        merge = table.merge(batch, "t.key = s.key", source_alias="s", target_alias="t")
-        merge.when_matched_update(update).when_not_matched_insert_all().execute()
+        merge_by_delta(self.directory, partial(self._root, number))
 
 
 class SparkRewrite:
@@ -99,6 +89,21 @@ class SparkRewrite:
         if self._newest:
             shutil.rmtree(self._newest)
         self._newest = target
+
+
+def merge_by_delta(directory: Path, changes: pl.LazyFrame, *, append: bool = False) -> None:
+    """Merge aggregated events into the table in the directory. ``append``: none of the keys is in the table."""
+    batch = changes.select(COLUMNS).collect().to_arrow()
+    if append or not DeltaTable.is_deltatable(str(directory)):
+        write_deltalake(str(directory), batch, mode="append")
+        return
+    newer = "s.ts > t.ts"
+    update = {"events": "t.events + s.events", "amount": "t.amount + s.amount"} | {
+        name: f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END" for name in ("text", "ts")
+    }
+    table = DeltaTable(str(directory))
+    merge = table.merge(batch, "t.key = s.key", source_alias="s", target_alias="t")
+    merge.when_matched_update(update).when_not_matched_insert_all().execute()
 
 
 def partial(root: Path, number: int) -> pl.LazyFrame:

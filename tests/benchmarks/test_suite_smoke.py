@@ -12,13 +12,14 @@ from tests.benchmarks.cost_model import LARGE, Machine, Run, cost
 from tests.benchmarks.events import batch_directory, new_deployment, new_pipeline, write_batches
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Ratio, table
-from tests.benchmarks.plots import PICTURE, Bar, bars_in, bars_of, goal_of, picture, plot
+from tests.benchmarks.plots import CHECKOUT, PICTURE, Bar, bars_in, bars_of, goal_of, picture, plot
 from tests.benchmarks.rows.safety import SETTINGS, Checkpoints, Stopwatch, unverified, watched
+from tests.benchmarks.scoreboard import ROWS, rows_of, scoreboard
 
 
 def test_rows_without_spark_are_measured_and_right(tmp_path: Path) -> None:
-    ratios = suite.measured(["P12", "P17", "P19"], str(tmp_path), 1, 0.001)
-    assert [row.row for row in ratios] == ["P12", "P17", "P19", "P19"]
+    ratios = suite.measured(["P12", "P17", "P19", "P20"], str(tmp_path), 1, 0.001)
+    assert [row.row for row in ratios] == ["P12", "P17", "P19", "P19", "P20", "P20"]
     assert all(row.measured and row.ratio > 0 for row in ratios), table(ratios)
     assert not [row.note for row in ratios if "INVALID" in row.note]
     assert list(tmp_path.iterdir()) == []
@@ -77,6 +78,40 @@ def test_the_picture_of_the_performance_page_shows_its_table() -> None:
 | P9 | another table | ≤ 1 | 5 | |
 """
     assert bars_in(document) == [Bar("P1", "one / other", 0.157, 1 / 6), Bar("", "the same", 2.5, None)]
+
+
+def test_the_scoreboard_has_every_row_and_the_verdicts_of_the_performance_page() -> None:
+    document = (CHECKOUT / "PERFORMANCE.md").read_text()
+    rows = rows_of(document)
+    assert {row.name for row in rows} >= set(ROWS)
+    words = {"met": "yes", "missed": "no", "not measured": "not measured", "no goal": ""}
+    wrong = [
+        row
+        for row in rows
+        if not row.said.startswith(words.get(row.verdict, ""))
+        or (row.verdict == "met in part" and row.said.startswith(("yes", "no")))
+    ]
+    assert wrong == []
+    assert scoreboard(document).count("\n| P") == sum(r.name in ROWS and r.verdict != "no goal" for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("measured", "figures", "verdict"),
+    [
+        ("0.126 (0.12 to 0.9), 2.13 CPU s against 16.9; 0.119 in seven turns", (0.126,), "met"),
+        ("0.2 (0.1 to 0.3) and 0.7 (0.6 to 0.8), 2.5 CPU s", (0.2, 0.7), "met in part"),
+        ("1.75 (1.4 to 2), 2.2 (2 to 3) and 2.6 (2 to 3) in three turns", (1.75, 2.2, 2.6), "missed"),
+        ("0; 0.047", (0.0,), "met"),
+        ("not measured: 0.6 is nothing", (), "not measured"),
+    ],
+)
+def test_the_first_figures_of_a_row_are_compared_with_its_goal(
+    measured: str, figures: tuple[float, ...], verdict: str
+) -> None:
+    (row,) = rows_of(
+        f"| row | ours / theirs | goal | measured | reached |\n|---|\n| P1 | a / b | ≤ 1/2 | {measured} | yes |\n"
+    )
+    assert (row.figures, row.verdict) == (figures, verdict)
 
 
 def ratio(row: str, ours: float, goal: str = "≤ 1/2") -> Ratio:

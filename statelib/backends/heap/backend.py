@@ -1,4 +1,4 @@
-"""The keyed state backend in memory. State is held in columns; Arrow kernels look keys up and write them.
+"""The keyed state backend in memory. Keys and values are serialized columns; a value is decoded when it is read.
 
 Source: docs/spec/requirements.md R3, R5, R29; the role of Flink's HashMapStateBackend.
 """
@@ -18,7 +18,6 @@ from statelib.backends.entries import (
     check_owned_keys,
     check_write,
     removed_rows,
-    statistics_after,
 )
 from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
@@ -26,11 +25,11 @@ from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
-from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics, empty_statistics
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import StateRows
-from statelib.serializers.entries.values import decode_values
-from statelib.wire.ragged import Ragged
+from statelib.serializers.entries.values import encode_values, value_arrow_type
+from statelib.wire.ragged import Ragged, offsets_of
 
 _COUNTED_ANEW = 4
 """A write to more than this fraction (one in N) of a state's entries does not update the statistics. Usually a scan
@@ -51,7 +50,7 @@ class _Write:
 
     keys: Ragged
     rows: Rows
-    values: pa.Array
+    values: Ragged
     removed: npt.NDArray[np.bool_]
 
 
@@ -105,25 +104,24 @@ class HeapKeyedStateBackend:
         table = self._state(state).joined()
         check_owned_keys(state, keys, self._schema, self._range)
         rows = table.find(keys)
-        present = pa.array(rows >= 0)
-        values = table.values.take(rows)
-        return StateValues(keys, present, values, HeapCookie(table, rows))
+        return StateValues(keys, pa.array(rows >= 0), table.read(rows), HeapCookie(table, rows))
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         held = self._state(state)
         table = held.joined()
         rows = _rows_of(before, table)
-        check_write(table.descriptor, table.values.type, len(before.keys), values)
+        check_write(table.descriptor, value_arrow_type(table.descriptor), len(before.keys), values)
         removed_mask = removed_rows(table.descriptor, values, removed)
-        held.statistics = self._statistics_after(held, before, values, removed_mask)
-        held.written = _Write(before.keys, rows, values, removed_mask)
+        write = _Write(before.keys, rows, _encoded(table.descriptor, values, removed_mask), removed_mask)
+        held.statistics = self._statistics_after(held, write)
+        held.written = write
 
     def load(self, state: str, rows: StateRows) -> None:
         held = self._state(state)
         check_loaded_rows(state, rows, self._schema, self._range)
         if len(rows):
             held.keys.add(as_arrow(rows.keys))
-            held.values.add(decode_values(held.table.descriptor, rows.values))
+            held.values.add(as_arrow(rows.values))
             held.statistics = None
 
     def set_statistics(self, statistics: Mapping[str, StateStatistics]) -> None:
@@ -166,14 +164,15 @@ class HeapKeyedStateBackend:
         if held.joined() is table:
             held.statistics = total
 
-    def _statistics_after(
-        self, held: _HeapState, before: StateValues, values: pa.Array, removed: npt.NDArray[np.bool_]
-    ) -> StateStatistics | None:
+    def _statistics_after(self, held: _HeapState, write: _Write) -> StateStatistics | None:
         """Return the statistics after a write; None if the current ones are not counted, or if the write is large."""
         current = held.statistics
-        if current is None or len(removed) * _COUNTED_ANEW > len(held.table):
+        if current is None or len(write.removed) * _COUNTED_ANEW > len(held.table):
             return None
-        return statistics_after(current, self._schema, held.table.descriptor, before, written=(values, removed))
+        present, put = np.flatnonzero(write.rows >= 0), np.flatnonzero(~write.removed)
+        before = StateRows(write.keys.take(present), held.table.values.take(write.rows[present]))
+        rest = add_entries(current, before, self._width, -1)
+        return add_entries(rest, StateRows(write.keys.take(put), write.values.take(put)), self._width, 1)
 
     def _statistics_of(self, held: _HeapState) -> StateStatistics:
         if held.statistics is None:
@@ -197,6 +196,16 @@ class HeapScan:
 
     def close(self) -> None:
         self._batches.close()
+
+
+def _encoded(descriptor: StateDescriptor, values: pa.Array, removed: npt.NDArray[np.bool_]) -> Ragged:
+    """Return the serialized values, without bytes for those that are removed."""
+    if not removed.any():
+        return encode_values(descriptor, values)
+    put = encode_values(descriptor, values.filter(pa.array(~removed)))
+    lengths = np.zeros(len(removed), np.int64)
+    lengths[~removed] = put.lengths
+    return Ragged(put.data[put.offsets[0] :], offsets_of(lengths))
 
 
 def _rows_of(before: StateValues, table: HeapTable) -> Rows:

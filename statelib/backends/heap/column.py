@@ -1,4 +1,4 @@
-"""The values of a state in memory: an Arrow column in chunks, and the size in bytes of each value."""
+"""The serialized values of a state in memory, in chunks, and the size in bytes of each value."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from statelib.wire.ragged import offsets_of
+from statelib.backends.key_order import as_ragged
+from statelib.wire.ragged import Ragged, concat, offsets_of
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """The bytes of loaded values that are joined to one chunk. Larger chunks are fewer to search, but joining copies all
@@ -18,14 +18,10 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ValueColumn:
-    """A column of values as one or more Arrow arrays of one type, one after the other. It is never changed in place."""
+    """Serialized values in one or more arrays, one after the other. They are decoded when they are read. The column is
+    never changed in place."""
 
-    chunks: list[pa.Array]
-
-    @property
-    def type(self) -> pa.DataType:
-        """The Arrow type of the values."""
-        return self.chunks[0].type
+    chunks: list[pa.LargeBinaryArray]
 
     @cached_property
     def offsets(self) -> Rows:
@@ -34,32 +30,38 @@ class ValueColumn:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int32]:
-        """The approximate size of each value in bytes, at most 2**31 - 1."""
-        return np.concatenate([np.minimum(_sizes(chunk), 0x7FFFFFFF).astype(np.int32) for chunk in self.chunks])
+        """The size of each value in bytes, at most 2**31 - 1."""
+        return np.concatenate(
+            [np.minimum(as_ragged(chunk).lengths, 0x7FFFFFFF).astype(np.int32) for chunk in self.chunks]
+        )
 
-    def take(self, rows: Rows) -> pa.Array:
-        """Return the values of ``rows``, null for a row -1."""
+    def take(self, rows: Rows) -> Ragged:
+        """Return the values of ``rows``."""
         if len(self.chunks) == 1:
-            return self.chunks[0].take(_indices(rows))
+            return as_ragged(self.chunks[0]).take(rows)
         owners = np.searchsorted(self.offsets, rows, side="right") - 1
         order = np.argsort(owners, kind="stable")
         bounds = np.searchsorted(owners[order], np.arange(len(self.chunks) + 1))
-        parts = [
-            chunk.take(pa.array(rows[order[a:b]] - first))
-            for chunk, first, a, b in zip(self.chunks, self.offsets[:-1], bounds[:-1], bounds[1:], strict=True)
-            if b > a
-        ]
-        by_chunk = pa.concat_arrays(parts) if parts else self.chunks[0].slice(0, 0)
-        if len(by_chunk) == len(rows) and bool((owners[1:] >= owners[:-1]).all()):
+        by_chunk = concat(
+            [
+                as_ragged(chunk).take(rows[order[a:b]] - first)
+                for chunk, first, a, b in zip(self.chunks, self.offsets[:-1], bounds[:-1], bounds[1:], strict=True)
+            ]
+        )
+        if bool((owners[1:] >= owners[:-1]).all()):
             return by_chunk
-        at = np.full(len(rows), -1, np.int64)
-        at[order[bounds[0] :]] = np.arange(len(by_chunk))
-        return by_chunk.take(_indices(at))
+        at = np.empty(len(rows), np.int64)
+        at[order] = np.arange(len(rows))
+        return by_chunk.take(at)
 
-    def appended(self, chunks: list[pa.Array]) -> "ValueColumn":
+    def appended(self, chunks: list[pa.LargeBinaryArray]) -> "ValueColumn":
         """Return a column with ``chunks`` after its own. No chunk is copied."""
         filled = [chunk for chunk in (*self.chunks, *chunks) if len(chunk)]
         return ValueColumn(filled or self.chunks)
+
+    def joined(self, values: Ragged) -> Ragged:
+        """Return all values, and ``values`` after them, as a copy."""
+        return concat([*map(as_ragged, self.chunks), values])
 
 
 class Loads:
@@ -89,24 +91,3 @@ class Loads:
     def _join(self) -> None:
         self._chunks.append(pa.concat_arrays(self._small))
         self._small, self._small_bytes = [], 0
-
-
-def _indices(rows: Rows) -> pa.Array:
-    return pa.array(rows, mask=rows < 0)
-
-
-def _sizes(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the approximate size of each value in bytes, including its children."""
-    kind = values.type
-    if pa.types.is_struct(kind):
-        fields = [_sizes(values.field(i)) for i in range(kind.num_fields)]
-        return np.asarray(np.sum([np.ones(len(values), np.int64), *fields], axis=0), np.int64)
-    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
-        return np.asarray(pc.fill_null(pc.binary_length(values), 0), np.int64) + 4
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
-        children = values.keys if pa.types.is_map(kind) else values.values
-        bounds = np.asarray(values.offsets, np.int64)
-        sizes = offsets_of(_sizes(children) + (_sizes(values.items) if pa.types.is_map(kind) else 0))
-        return np.diff(sizes[bounds]) + 4
-    width = 0 if pa.types.is_null(kind) else kind.bit_width // 8
-    return np.full(len(values), width + 1, np.int64)

@@ -11,11 +11,10 @@ import pyarrow as pa
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
 from statelib.backends.heap.column import ValueColumn
 from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_rows
-from statelib.errors import InvalidRequestError
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import StateRows
-from statelib.serializers.entries.values import encode_values, value_arrow_type
-from statelib.wire.ragged import Ragged, blocks, offsets_of
+from statelib.serializers.entries.values import decode_values
+from statelib.wire.ragged import Ragged, blocks, concat, offsets_of
 
 Rows = npt.NDArray[np.int64]
 
@@ -44,7 +43,15 @@ class HeapTable:
         """Return the row of each key; -1 if the table does not have the key."""
         return find_rows(as_ragged(self.keys), keys)
 
-    def replaced(self, keys: Ragged, rows: Rows, values: pa.Array, removed: npt.NDArray[np.bool_]) -> "HeapTable":
+    def read(self, rows: Rows) -> pa.Array:
+        """Return the decoded values of ``rows``, null for a row -1."""
+        present = rows >= 0
+        values = decode_values(self.descriptor, self.values.take(rows[present]))
+        if len(values) == len(rows):
+            return values
+        return values.take(pa.array(np.cumsum(present) - 1, mask=~present))
+
+    def replaced(self, keys: Ragged, rows: Rows, values: Ragged, removed: npt.NDArray[np.bool_]) -> "HeapTable":
         """Return a table in which ``keys`` have ``values``, without the keys that are true in ``removed``. ``rows``:
         the rows of ``keys`` in this table, -1 for a new key."""
         source = np.arange(len(self), dtype=np.int64)
@@ -55,11 +62,11 @@ class HeapTable:
         keep[rows[present & removed]] = False
         added = np.flatnonzero(~present & ~removed)
         from_values = np.concatenate([source[keep], len(self) + added])
-        new_keys = _concat(self.descriptor, [_filtered(self.keys, keep), as_arrow(keys.take(added))])
-        both = _concat(self.descriptor, [*self.values.chunks, values])
-        return HeapTable(self.descriptor, new_keys, ValueColumn([both.take(pa.array(from_values))]))
+        new_keys = as_arrow(concat([as_ragged(_filtered(self.keys, keep)), keys.take(added)]))
+        new_values = as_arrow(self.values.joined(values).take(from_values))
+        return HeapTable(self.descriptor, new_keys, ValueColumn([new_values]))
 
-    def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.Array]) -> "HeapTable":
+    def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.LargeBinaryArray]) -> "HeapTable":
         """Return a table with further rows after its own. The table must not have any of their keys. The list ``keys``
         is emptied, to free its arrays one by one."""
         return HeapTable(self.descriptor, _joined_keys(self.keys, keys), self.values.appended(values))
@@ -77,13 +84,13 @@ class HeapTable:
             sizes = keys.lengths_of(rows) + self.values.sizes[rows]
             for a, b in blocks(offsets_of(sizes), SCAN_BYTES):
                 part = rows[a:b]
-                yield StateRows(keys.take(part), encode_values(self.descriptor, self.values.take(part)))
+                yield StateRows(keys.take(part), self.values.take(part))
 
 
 def empty_table(descriptor: StateDescriptor) -> HeapTable:
     """Return a table without entries."""
-    values = pa.array([], value_arrow_type(descriptor))
-    return HeapTable(descriptor, pa.array([], pa.large_binary()), ValueColumn([values]))
+    nothing = pa.array([], pa.large_binary())
+    return HeapTable(descriptor, nothing, ValueColumn([nothing]))
 
 
 def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
@@ -103,21 +110,3 @@ def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) 
 
 def _filtered(keys: pa.LargeBinaryArray, keep: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
     return keys if bool(keep.all()) else keys.filter(pa.array(keep))
-
-
-def _concat(descriptor: StateDescriptor, arrays: list[pa.Array]) -> pa.Array:
-    """Return the arrays joined to one. Empty arrays are left out first: a single array that remains is not copied.
-
-    Raises InvalidRequestError (``state-too-large``)."""
-    filled = [a for a in arrays if len(a)]
-    if len(filled) < 2:
-        return filled[0] if filled else arrays[0]
-    try:
-        return pa.concat_arrays(filled)
-    except pa.ArrowInvalid as error:
-        raise InvalidRequestError(
-            f"state {descriptor.name!r}: its values do not fit the heap backend, expected at most 2 GiB of text"
-            f" or bytes per subtask ({error})",
-            kind="state-too-large",
-            hint="raise the parallelism or use backend: rocksdb",
-        ) from error

@@ -66,7 +66,7 @@ class Grown:
             self._subtasks.finish(judged=True)
 
         def before(_: int) -> None:
-            events.append(self._events(random.integers(0, self.keys, self._batch)))
+            events.append(events_of(self._number, random.integers(0, self.keys, self._batch)))
             self._warm()
 
         return Contender(turn, before)
@@ -75,14 +75,9 @@ class Grown:
         return sum(statistics.total_entries for report in self._subtasks.reports for statistics in report.statistics)
 
     def _before(self, keys: np.ndarray, *, warm: bool = False) -> None:
-        self._prepare(self._events(keys))
+        self._prepare(events_of(self._number, keys))
         if warm:
             self._warm()
-
-    def _events(self, keys: np.ndarray) -> pa.Table:
-        times = np.arange(len(keys)) + self._number * LOADED
-        texts = pa.array(np.char.add("text-of-", np.char.zfill(keys.astype("U8"), 8)))
-        return pa.table({"key": keys, "amount": keys / 4, "ts": times, "text": texts})
 
     def _prepare(self, events: pa.Table) -> None:
         self._subtasks.prepare(self._number, events)
@@ -91,3 +86,10 @@ class Grown:
     def _warm(self) -> None:
         for table in self._host.rglob("*.sst"):
             table.read_bytes()
+
+
+def events_of(number: int, keys: np.ndarray) -> pa.Table:
+    """Return the events of round ``number``, one for each of ``keys``."""
+    times = np.arange(len(keys)) + number * LOADED
+    texts = pa.array(np.char.add("text-of-", np.char.zfill(keys.astype("U8"), 8)))
+    return pa.table({"key": keys, "amount": keys / 4, "ts": times, "text": texts})

@@ -1,7 +1,7 @@
-"""Row W-sketch: the batches of P1 into state with a sketch of the times, against the same state with a sum.
+"""Rows P26: the batches of P1 into state with a sketch of the times, against the same state with a sum.
 
 All pipelines take turns in one warm session. Each event has a time of its own, so the sketches must have as many
-entries as there were events: few per key here, as in P1, and many per key in ``W-sketch-large``, which has one key for
+entries as there were events: few per key here, as in P1, and many per key in ``P26-large``, which has one key for
 each 5,000 events.
 """
 
@@ -16,7 +16,7 @@ from tests.benchmarks.measure import Ratio, take_turns
 
 BATCH = 2_000_000
 WARMUPS = 1
-KEYS = {"W-sketch": 1.0, "W-sketch-large": 1 / 5000}
+KEYS = {"P26": 1.0, "P26-large": 1 / 5000}
 """Rows, with their keys per event."""
 ROWS = tuple(KEYS)
 AGGREGATES = {"approx_distinct": (8, 4), "theta": (16, 8), "approx_quantiles": (40, 8)}

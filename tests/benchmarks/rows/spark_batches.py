@@ -25,7 +25,7 @@ NEEDED = {
     "P3": ("heap", "floor"),
     "P16": ("heap", "streaming"),
 }
-GOALS = {"P1": "≤ 1/6", "P2": "≤ 1/4", "P3": "≤ 1.25", "P16": "≤ 1/2"}
+GOALS = {"P1": "≤ 1/10", "P2": "≤ 1/10", "P3": "≤ 1.25", "P16": "≤ 1/2"}
 NAMES = {
     "floor": "shuffle and mapInArrow without state",
     "heap": "heap pipeline",

@@ -9,6 +9,7 @@ import pytest
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.heap.table import empty_table
 from statelib.model.key_groups import all_key_groups
+from statelib.serializers.entries.rows import StateRows
 from statelib.testing.keyed_samples import MEANS, fill, got, put, sample_schema, serialized
 from statelib.wire.ragged import from_list
 
@@ -16,7 +17,7 @@ from statelib.wire.ragged import from_list
 @pytest.mark.parametrize("asked", [1, 3, 10, 30])
 def test_lookups_give_the_same_result_whichever_side_is_larger(asked: int) -> None:
     keys = [f"{i:02d}".encode() for i in range(10)]
-    table = empty_table(MEANS).appended([pa.array(keys, pa.large_binary())], [pa.array(np.arange(10.0))])
+    table = empty_table(MEANS).appended([pa.array(keys, pa.large_binary())], [pa.array(keys, pa.large_binary())])
     wanted = [f"{(i * 7) % 30:02d}".encode() for i in range(asked)]
     expected = [keys.index(key) if key in keys else -1 for key in wanted]
     assert table.find(from_list(wanted)).tolist() == expected
@@ -30,6 +31,36 @@ def test_a_write_does_not_change_the_table_that_it_replaces() -> None:
     put(backend, "means", ["a", "b"], [3.0, None])
     assert old.values.to_pylist() == [1.0, 2.0]
     assert got(backend, "means", ["a", "b"]) == [3.0, None]
+
+
+def test_values_that_no_write_touches_keep_their_bytes() -> None:
+    """A map's null that Flink's heap wrote has bytes after it, which its own encoding does not have."""
+    schema = sample_schema()
+    backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
+    keys = serialized(schema, "per_place", ["a", "b"], ["ATL", "JFK"])
+    backend.write(backend.read("per_place", keys), "per_place", pa.array([None, 2], pa.int64()))
+    (encoded,) = backend.scan("per_place")
+    values = [value + b"\0\0" if value[0] else value for value in encoded.values.to_list()]
+    again = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
+    again.load("per_place", StateRows(encoded.keys, from_list(values)))
+    put(again, "per_place", ["b"], [3], ["JFK"])
+    (rows,) = again.scan("per_place")
+    assert got(again, "per_place", ["a", "b"], ["ATL", "JFK"]) == [None, 3]
+    assert [value for value in rows.values.to_list() if value[0]] == [b"\1\0\0"]
+
+
+def test_entries_that_are_loaded_after_a_write_are_added_to_it() -> None:
+    schema = sample_schema()
+    backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
+    source = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
+    put(backend, "means", ["a", "b"], [1.0, 2.0])
+    put(source, "means", ["c"], [3.0])
+    assert backend.statistics()[1].total_entries == 2
+    put(backend, "means", ["a", "d"], [None, 4.0])
+    for rows in source.scan("means"):
+        backend.load("means", rows)
+    assert backend.statistics()[1].total_entries == 3
+    assert got(backend, "means", ["a", "b", "c", "d"]) == [None, 2.0, 3.0, 4.0]
 
 
 def test_a_stale_scan_does_not_overwrite_newer_statistics() -> None:
