@@ -18,13 +18,13 @@ _VERDICTS = {True: "met", False: "missed"}
 @dataclass(frozen=True)
 class Row:
     """A row of the table of ratios. ``figures``: the ratios that it lists first, one per setting; empty if it is not
-    measured. ``said``: the document's own verdict."""
+    measured. ``reached``: the document's own verdict."""
 
     name: str
     what: str
     goal: str
     figures: tuple[float, ...]
-    said: str
+    reached: str
 
     @property
     def verdict(self) -> str:
@@ -34,8 +34,8 @@ class Row:
             return "no goal"
         if not self.figures:
             return "not measured"
-        reached = {figure <= goal for figure in self.figures}
-        return _VERDICTS[reached.pop()] if len(reached) == 1 else "met in part"
+        outcomes = {figure <= goal for figure in self.figures}
+        return _VERDICTS[outcomes.pop()] if len(outcomes) == 1 else "met in part"
 
 
 def rows_of(document: str) -> list[Row]:
@@ -44,9 +44,9 @@ def rows_of(document: str) -> list[Row]:
     for line in document.partition(_HEADER)[2].splitlines()[2:]:
         if not line.startswith("| "):
             break
-        name, what, goal, measured, said = (cell.strip() for cell in line.removeprefix("|").split("|")[:5])
+        name, what, goal, measured, reached = (cell.strip() for cell in line.removeprefix("|").split("|")[:5])
         name = name or rows[-1].name
-        rows.append(Row(name, what, goal, tuple(_figures(measured)), said))
+        rows.append(Row(name, what, goal, tuple(_figures(measured)), reached))
     return rows
 
 

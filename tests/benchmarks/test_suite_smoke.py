@@ -88,8 +88,8 @@ def test_the_scoreboard_has_every_row_and_the_verdicts_of_the_performance_page()
     wrong = [
         row
         for row in rows
-        if not row.said.startswith(words.get(row.verdict, ""))
-        or (row.verdict == "met in part" and row.said.startswith(("yes", "no")))
+        if not row.reached.startswith(words.get(row.verdict, ""))
+        or (row.verdict == "met in part" and row.reached.startswith(("yes", "no")))
     ]
     assert wrong == []
     assert scoreboard(document).count("\n| P") == sum(r.name in ROWS and r.verdict != "no goal" for r in rows)
