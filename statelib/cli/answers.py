@@ -9,6 +9,7 @@ from statelib.catalog.views.history import CHECKPOINT_HISTORY
 from statelib.flows.cleanup.explanation import Why
 from statelib.flows.cleanup.orphans import Orphans
 from statelib.flows.lifecycle.suspension import PipelineStatus
+from statelib.flows.views.next_run import NextRun
 from statelib.model.record import CheckpointRecord, PipelineHead
 from statelib.savepoints.verification import Verification
 
@@ -62,6 +63,7 @@ ANSWERS = {
     "pipelines schema": Answer(("$schema", "title", "type", "properties", "required", "additionalProperties")),
     "pipelines fork": Answer(_RECORD),
     "pipelines seed": Answer(("plan", "dry_run", "checkpoint", "already_completed")),
+    "pipelines plan": Answer(_names(NextRun)),
     "pipelines status": Answer((*_names(PipelineStatus), "tables")),
     "pipelines cancel": Answer(_HEAD),
     "pipelines stop": Answer((*_HEAD, "savepoint")),

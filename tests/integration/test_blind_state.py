@@ -149,7 +149,7 @@ def test_a_repeated_subtask_writes_the_same_delta(deployment: Deployment) -> Non
     pipeline = deployment.pipeline("sales")
     begun = begin(deployment, pipeline, day(2), "test")
     plans = [plan_snapshot(deployment, pipeline, begun.checkpoint_id) for _ in range(2)]
-    assert [plan.blind for plan in plans if plan] == [(True, True)] * 2
+    assert [plan.reasons_to_read for plan in plans if plan] == [("", "")] * 2
 
 
 def delta_file(checkpoint: Checkpoint) -> Path:

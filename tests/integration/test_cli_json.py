@@ -43,6 +43,7 @@ CALLS = {
     "pipelines validate": "",
     "pipelines schema": "",
     "pipelines fork": "sales/5 branch",
+    "pipelines plan": "sales",
     "pipelines status": "sales",
     "pipelines cancel": "tours",
     "pipelines resume": "tours",

@@ -24,6 +24,7 @@ LOOKS = [
     "checkpoints dispose sales/4 --dry-run",
     "history",
     "pipelines list",
+    "pipelines plan sales",
     "pipelines status sales",
     "pipelines schema",
     "pipelines validate",

@@ -14,7 +14,7 @@ from statelib.cli.ending import errors
 from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
-from statelib.cli.presenters.values import when
+from statelib.cli.presenters.values import count, size, when
 from statelib.cli.spark_session import session
 from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
@@ -27,6 +27,7 @@ from statelib.flows.publication.steps import standings
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.views.inspection import named_checkpoint
 from statelib.flows.views.metrics import counting_aborted
+from statelib.flows.views.next_run import SubtaskReading, next_run
 from statelib.flows.views.validation import state_faults
 from statelib.model.amounts import amount
 from statelib.model.record import CheckpointRecord, PipelineHead
@@ -221,6 +222,31 @@ def status(pipeline: PipelineArgument, as_json: Json = False) -> None:
     if tables:
         view.append(standing_table(tables))
     present(asdict(current) | {"tables": tables}, view, as_json)
+
+
+@app.command(epilog="Example: statelib pipelines plan aircraft_activity")
+def plan(pipeline: PipelineArgument, as_json: Json = False) -> None:
+    """Show what each subtask of the next run reads of the state, and why."""
+    with errors(as_json):
+        deployment = wiring.begun_deployment()
+        run = next_run(deployment, deployment.pipeline(pipeline))
+    base = "nothing" if run.base is None else f"{pipeline}/{run.base}"
+    columns = [
+        TableColumn("subtask", right=True), TableColumn("key groups"), TableColumn("reads", wraps=True),
+        TableColumn("state", right=True), TableColumn("because", wraps=True),
+    ]  # fmt: skip
+    rows = [
+        [str(each.subtask), str(each.key_groups), _reads(each), size(each.size_bytes), each.because]
+        for each in run.subtasks
+    ]
+    view = [Fields([("base", base), ("backend", run.backend), ("strategy", run.strategy)])]
+    present(run, [*view, TextTable("Next run", columns, rows)], as_json)
+
+
+def _reads(subtask: SubtaskReading) -> str:
+    if subtask.fewer_keys_than is None:
+        return subtask.reads
+    return f"{subtask.reads} with events, if they are fewer than {count(subtask.fewer_keys_than)}; otherwise all"
 
 
 @app.command(epilog="Example: statelib pipelines cancel aircraft_activity")

@@ -17,19 +17,20 @@ from statelib.snapshots.uploads.previous import PreviousSnapshot
 log = logging.getLogger(__name__)
 
 
-def blind_subtasks(
+def reasons_to_read(
     pipeline: Pipeline, record: CheckpointRecord, layout: RestoreLayout, previous: Sequence[PreviousSnapshot]
-) -> tuple[bool, ...]:
-    """Return whether each subtask leaves the state unread. The log says why one reads it although
-    ``checkpoint.blind`` is set."""
+) -> tuple[str, ...]:
+    """Return the reason of each subtask for which it has to read its state, '' if it leaves the state unread. Return
+    nothing if ``checkpoint.blind`` is not set, or if the snapshot is not the checkpoint of an interval. The reasons are
+    logged."""
     settings = pipeline.checkpoint
     if not settings.blind or record.kind is not SnapshotKind.CHECKPOINT or record.interval is None:
-        return (False,) * record.parallelism
-    reasons = [_reason_to_read(settings, layout, subtask, files) for subtask, files in enumerate(previous)]
+        return ()
+    reasons = tuple(_reason_to_read(settings, layout, subtask, files) for subtask, files in enumerate(previous))
     for reason in dict.fromkeys(filter(None, reasons)):
         subtasks = [str(subtask) for subtask, other in enumerate(reasons) if other == reason]
         log.info("the state is read by subtask %s: %s", ", ".join(subtasks), reason)
-    return tuple(not reason for reason in reasons)
+    return reasons
 
 
 def continued_files(previous: PreviousSnapshot, sources: Sequence[RestoreSource], blind: bool) -> PreviousSnapshot:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from statelib.backends.side_data import StoredSideData
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError
-from statelib.flows.checkpoint.blind import blind_subtasks, continued_files
+from statelib.flows.checkpoint.blind import continued_files, reasons_to_read
 from statelib.flows.checkpoint.kept_deltas import carried_deltas, kept_interval, later_intervals
 from statelib.flows.checkpoint.previous_files import can_be_shared, previous_files
 from statelib.flows.checkpoint.side_data import restored_side_data
@@ -58,15 +58,14 @@ class SnapshotPlan:
     """The versions of tables up to which this attempt applies their commits."""
     seed: str = ""
     """Where the state comes from, if it is neither that of a base nor of events."""
-    blind: tuple[bool, ...] = ()
-    """Whether each subtask leaves the state unread and writes a delta; empty if none does."""
+    reasons_to_read: tuple[str, ...] = ()
+    """Why each subtask has to read its state, '' if it writes a delta instead; empty if all have to."""
+    reasons_to_read_all: tuple[str, ...] = ()
+    """Why each subtask has to read its state as a whole, '' if it need not; empty if all have to."""
     keeps: DataInterval | None = None
     """The interval whose delta the checkpoint keeps, so that it can be mended later."""
     later: tuple[DataInterval, ...] = ()
     """The intervals after the one that the checkpoint mends, the oldest first."""
-
-    reasons_to_read_all: tuple[str, ...] = ()
-    """Why each subtask has to read its state as a whole, '' if it need not; empty if all have to."""
 
     def reason_to_read_all(self, subtask: int) -> str:
         """Return why a subtask has to read its state as a whole, '' if it need not."""
@@ -74,7 +73,7 @@ class SnapshotPlan:
 
     def is_blind(self, subtask: int) -> bool:
         """Return whether the subtask leaves the state unread and writes a delta."""
-        return bool(self.blind) and self.blind[subtask]
+        return bool(self.reasons_to_read) and not self.reasons_to_read[subtask]
 
     @property
     def applies(self) -> DataInterval | None:
@@ -158,14 +157,15 @@ def _plan(
         subtasks=tuple(zip(layout.ranges, layout.sources, strict=True)),
         pipeline_directory=pipeline_directory,
     )
-    blind = blind_subtasks(pipeline, record, layout, previous)
+    reasons = reasons_to_read(pipeline, record, layout, previous)
+    blind = [not reason for reason in reasons] or [False] * record.parallelism
     return SnapshotPlan(
         record=record,
         attempt=attempt,
         layout=layout,
         base_position=position or NOTHING_APPLIED,
         previous=tuple(map(continued_files, previous, layout.sources, blind)),
-        blind=blind,
+        reasons_to_read=reasons,
         keeps=kept_interval(pipeline, record),
         later=later_intervals(pipeline, base, record.mends) if base is not None and record.mends is not None else (),
         reasons_to_read_all=reasons_to_read_all(pipeline, record, layout, previous),

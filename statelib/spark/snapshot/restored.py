@@ -103,7 +103,7 @@ def _dearer(pipeline: Pipeline, layout: RestoreLayout, subtask: int, keys: Calla
         return ""
     touched = keys()
     costs = reading_costs(logged.handle, touched, len(layout.schema.states))
-    if 2 * costs.touched < costs.whole:
+    if costs.favours_touched:
         return ""
     return (
         f"reading {number_of(touched, 'touched key')} one by one would cost as much as reading {costs.touched} bytes, "
