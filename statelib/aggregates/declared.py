@@ -3,14 +3,14 @@
 from statelib.aggregates.folding import Folding
 from statelib.aggregates.kinds import AGGREGATES, AggregateSpec, Nulls
 from statelib.model.state import FieldMeaning, StateDescriptor, StateKind
-from statelib.model.types import LONG, ListOf, Row, StateType
+from statelib.model.types import LONG, VOID, ListOf, Row, StateType
 
 
 def folding_of(descriptor: StateDescriptor) -> Folding | None:
     """Return the computation that merges values of the state; None if a value is not made of accumulators only, or
     belongs to a window."""
     fields = _accumulators(descriptor)
-    if fields is None or descriptor.kind not in (StateKind.VALUE, StateKind.MAP):
+    if fields is None or descriptor.kind is StateKind.LIST or descriptor.namespace_type != VOID:
         return None
     return Folding(descriptor.name, tuple((meaning.field or None, _spec(meaning, type_)) for meaning, type_ in fields))
 

@@ -6,7 +6,8 @@ from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
-from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.checkpoint.steps import Begun, begin, check, register
+from statelib.flows.mending.steps import begin_mend, plan_mend
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.key_groups import subtask_of
@@ -29,8 +30,15 @@ class Subtasks:
         self.reports: list[SubtaskReport] = []
 
     def prepare(self, number: int, events: pa.Table) -> None:
-        record = begin(self.deployment, self.pipeline, interval(number), "bench")
-        self._plan = plan_snapshot(self.deployment, self.pipeline, record.checkpoint_id)
+        self._prepare(begin(self.deployment, self.pipeline, interval(number), "bench"), events)
+
+    def prepare_mend(self, number: int, events: pa.Table) -> None:
+        """Prepare the correction of an interval that the state has."""
+        plan = plan_mend(self.deployment, self.pipeline, interval(number))
+        self._prepare(begin_mend(self.deployment, self.pipeline, plan, "bench"), events)
+
+    def _prepare(self, begun: Begun, events: pa.Table) -> None:
+        self._plan = plan_snapshot(self.deployment, self.pipeline, begun.checkpoint_id)
         table, schema = events.cast(event_schema(self.pipeline)), self.pipeline.schema()
         groups = key_groups(schema, key_array(self.pipeline, table))
         owners = subtask_of(groups, self.pipeline.parallelism, schema.max_parallelism)

@@ -115,6 +115,24 @@ def change_table(cook: Cook) -> ChangedTable:
     return table
 
 
+def test_a_corrected_day(cook: Cook) -> None:
+    def order(day: date) -> dict[str, Any]:
+        at = datetime(day.year, day.month, day.day, cook.chance.randrange(24), tzinfo=UTC)
+        return {"customer": f"c{cook.chance.randrange(9)}", "amount": cook.chance.randrange(100), "at": at}
+
+    sql = "SELECT count(*), sum(amount), max(amount) FROM events"
+    wrong = per_day(cook, "orders", order)
+    assert cook.answer("a-corrected-day") == computed(sql, wrong)
+    shutil.rmtree(cook.data / "orders" / str(DAYS[1]))
+    corrected = pl.DataFrame([order(DAYS[1]) | {"amount": 500} for _ in range(20)])
+    cook.write("orders", DAYS[1], corrected)
+    text = (PAGES / "a-corrected-day.md").read_text()
+    for command in blocks(text, "sh")[0].splitlines():
+        said(cook.deployment, *shlex.split(command)[1:])
+    rows = json.loads(said(cook.deployment, "query", "orders", blocks(text, "sql")[0], "--json"))["rows"]
+    assert rows == computed(sql, pl.concat([wrong.filter(pl.col("at").dt.date() != DAYS[1]), corrected]))
+
+
 def test_the_state_has_the_rows_of_the_database(cook: Cook) -> None:
     table = change_table(cook)
     rows = [[row["id"], row["customer"], row["amount"]] for row in table.rows.values()]

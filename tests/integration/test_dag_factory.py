@@ -14,6 +14,15 @@ from statelib.definition.source.intervals import intervals
 from statelib.model.moments import epoch_ms
 
 PIPELINE = (CHECKOUT / "dags" / "pipelines" / "carrier_streaks.yaml").read_text()
+MENDABLE = """\
+name: corrected
+source: {path: "{data}/{start:%Y-%m-%d}.parquet", columns: {shop: string, amount: long}}
+key: shop
+states: {total: {kind: value, fields: {n: {agg: count}, sum: {agg: sum, of: amount}}}}
+backend: heap
+checkpoint: {mendable: 30d}
+publish: {totals: {target: '{data}/totals', mode: table}}
+"""
 SETTINGS = (
     "statelib_conn_id='state', spark_conn_id='cluster', pool='spark', queue='large', owner='ada', tags=['finance'], "
     "default_args={'retries': 7, 'email': 'a@b.c', 'on_failure_callback': print}"
@@ -24,6 +33,7 @@ FILES = {
         "from statelib_airflow import pipeline_dags\n"
         f"globals().update(pipeline_dags('others', dags=['checkpoint', 'restore'], {SETTINGS}))\n"
     ),
+    "mendable.py": "from statelib_airflow import pipeline_dags\n\nglobals().update(pipeline_dags('corrected'))\n",
     "cleanup.py": (
         "from statelib_airflow import cleanup_dags\n"
         f"globals().update(cleanup_dags('my_cleanup', schedule=None, {SETTINGS}))\n"
@@ -89,6 +99,8 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             text += "publish: {streaks: {target: '{data}/streaks', mode: table}}\n"
         (root / "dags" / directory / f"{name}.yaml").write_text(text)
     (root / "dags" / "zones").mkdir()
+    (root / "dags" / "corrected").mkdir()
+    (root / "dags" / "corrected" / "corrected.yaml").write_text(MENDABLE)
     (root / "dags" / "zones" / "zoned.yaml").write_text(zoned_pipeline())
     (root / "dags" / "others" / "broken.yaml").write_text(PIPELINE.replace("backend:", "bakend:"))
     for name, text in FILES.items():
@@ -105,6 +117,7 @@ def test_a_file_of_three_lines_makes_the_dags_of_its_directory(parsed: dict[str,
     assert made == {
         **{f"first.{kind}": "plain.py" for kind in ("checkpoint", "savepoint", "restore", "dispose")},
         **{f"second.{kind}": "chosen.py" for kind in ("checkpoint", "restore")},
+        **{f"corrected.{kind}": "mendable.py" for kind in ("checkpoint", "savepoint", "restore", "mend", "dispose")},
         "my_cleanup": "cleanup.py",
         "state_verify": "verify.py",
         "zoned.checkpoint": "zoned.py",
@@ -162,3 +175,18 @@ def test_the_scheduler_has_the_intervals_of_the_time_zone(parsed: dict[str, Any]
     assert (len(expected), len(of_airflow)) == (364, 365), "in Airflow, an interval may begin at the end"
     hours = sorted((end - start) // 3_600_000 for start, end in of_airflow)
     assert (hours[0], hours[1], hours[-2], hours[-1]) == (23, 24, 24, 25)
+
+
+def test_a_mend_dag_plans_awaits_approval_and_takes_a_checkpoint(parsed: dict[str, Any]) -> None:
+    tasks = parsed["dags"]["corrected.mend"]["tasks"]
+    order = {
+        "plan": [],
+        "approve": ["plan"],
+        "begin": ["approve", "plan"],
+        "snapshot": ["begin"],
+        "check_completeness": ["snapshot"],
+        "register": ["check_completeness"],
+        "publish": ["register"],
+        "abort": ["register"],
+    }
+    assert {name: task["upstream_task_ids"] for name, task in tasks.items()} == order

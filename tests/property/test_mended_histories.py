@@ -37,7 +37,8 @@ states:
       items: {agg: distinct, of: item}
       best: {agg: top, of: item, by: price, n: 2}
       users: {agg: approx_distinct, of: item}
-  least: {kind: value, value: {agg: min, of: price}}
+  least: {kind: reducing, value: {agg: min, of: price}}
+  shares: {kind: aggregating, fields: {n: {agg: count}, at: {agg: histogram, of: at, bounds: [150, 350]}}}
   per_item: {kind: map, user_key: item, fields: {n: {agg: count}, most: {agg: max, of: price}}}
 backend: BACKEND
 parallelism: PARALLELISM

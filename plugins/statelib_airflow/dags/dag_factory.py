@@ -1,4 +1,4 @@
-"""The four DAGs of each pipeline file: checkpoint, savepoint, restore and dispose."""
+"""The DAGs of each pipeline file: checkpoint, savepoint, restore, dispose, and mend if its intervals can be mended."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from statelib.definition.parts.model import Schedule
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
 from statelib_airflow.airflow_internals import deadline_alert, interval_timetable
-from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, restore_tasks
+from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, mend_tasks, restore_tasks
 from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
 from statelib_airflow.links import link_checkpoint
 from statelib_airflow.notifications import StatelibNotifier
@@ -42,13 +42,14 @@ class BrokenPipelineError(AirflowException):
 def pipeline_dags(
     directory: str | os.PathLike[str] | None = None,
     *,
-    dags: Sequence[str] = ("checkpoint", "savepoint", "restore", "dispose"),
+    dags: Sequence[str] = ("checkpoint", "savepoint", "restore", "mend", "dispose"),
     **settings: Unpack[Settings],
 ) -> dict[str, DAG]:
     """Return the DAGs of the pipeline files in ``directory`` by their names, for a DAG file's ``globals().update(…)``.
 
     ``directory`` is relative to the calling DAG file; None stands for the variable ``STATELIB_PIPELINES``, and without
-    it for the directory ``pipelines`` beside the DAG file. ``dags`` says which DAGs each pipeline has.
+    it for the directory ``pipelines`` beside the DAG file. ``dags`` says which DAGs each pipeline has. Only a
+    pipeline with ``checkpoint.mendable`` has ``mend``.
 
     A pipeline file that does not load is left out and logged: Airflow stops scheduling every DAG of a DAG file that
     has an import error. :func:`check_pipeline_dags` in a DAG file of its own shows it as one.
@@ -66,6 +67,7 @@ def pipeline_dags(
         _KINDS[kind](pipeline, str(Path(pipeline.path).resolve()), chosen)
         for pipeline in filter(_is_needed, pipelines)
         for kind in dags
+        if kind != "mend" or pipeline.checkpoint.mendable is not None
     ]
     return {dag.dag_id: dag for dag in made}
 
@@ -101,10 +103,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
         begun = checkpoint_tasks.BeginOperator(task_id="begin", pipeline_file=file)
         outlets = [state_asset(pipeline.name)]
         registered = _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=outlets)
-        if pipeline.publish:
-            published: Any = checkpoint_tasks.publish(file)
-            registered >> published
-            link_checkpoint(published)
+        _add_publish(pipeline, file, registered)
         if any(source.ready is not None for source in pipeline.inputs.values()):
             SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
     return dag
@@ -157,6 +156,38 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
         )
         planned >> approve >> rehearse >> switched >> replay
     return dag
+
+
+def _mend_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
+    """Return the DAG, started by hand, that corrects one interval of the state."""
+    about = _document(pipeline, "corrects one interval whose source has changed.", _MEND_DOC)
+    params = forms.mend_form()
+    dag = DAG(f"{pipeline.name}.mend", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
+    with dag:
+        with _group("decision", "the plan and its approval: nothing is changed yet"):
+            planned: Any = mend_tasks.plan(file)
+            approve = mend_tasks.ApproveMendOperator(
+                task_id="approve",
+                subject=f"Mend {pipeline.name}, interval " + "{{ params.interval }}?",
+                body=mend_tasks.PLAN,
+                response_timeout=ANSWER_WITHIN,
+                retries=0,
+            )
+        begun: Any = mend_tasks.begin_mend(file, planned["plan"])
+        planned >> approve >> begun
+        registered = _snapshot_chain(
+            "checkpoint", pipeline, file, settings, begun=begun, outlets=[state_asset(pipeline.name)]
+        )
+        _add_publish(pipeline, file, registered)
+    return dag
+
+
+def _add_publish(pipeline: Pipeline, file: str, registered: Any) -> None:
+    """Add the task publish after the task register, if the pipeline file has tables to publish."""
+    if pipeline.publish:
+        published: Any = checkpoint_tasks.publish(file)
+        registered >> published
+        link_checkpoint(published)
 
 
 def _dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
@@ -273,9 +304,21 @@ _RESTORE_DOC = """\
 proves with Spark that the checkpoint restores; `switch` makes it the head; `replay`, if on, runs the intervals after it
 again, oldest first. Nothing is changed in the group `decision`. Without it, clear their runs from the oldest on.
 """
+_MEND_DOC = """\
+`plan` shows what would be read, and changes nothing; `approve` waits for a person, if `approval` is on; the others are
+tasks of a checkpoint, which becomes the head. The events of the interval alone are read again, and no later one is
+run again. It is refused, with the commands of a replay, if the head does not keep the interval any more.
+`statelib mend --dry-run` shows what would differ.
+"""
 _DISPOSE_DOC = """\
 `preview` lists what would be deleted. `dispose` deletes it if `confirm` is on, and is skipped otherwise. Files that
 another checkpoint needs stay, and a savepoint that the present state was restored from is refused.
 """
 
-_KINDS = {"checkpoint": _checkpoint_dag, "savepoint": _savepoint_dag, "restore": _restore_dag, "dispose": _dispose_dag}
+_KINDS = {
+    "checkpoint": _checkpoint_dag,
+    "savepoint": _savepoint_dag,
+    "restore": _restore_dag,
+    "mend": _mend_dag,
+    "dispose": _dispose_dag,
+}

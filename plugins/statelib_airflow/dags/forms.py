@@ -9,6 +9,7 @@ PLACE = rf"((file:)?/[^\x00-\x1f]+|{BUCKET}(/[^\x00-\x1f?#]*)?)"
 CHECKPOINT_ID_OR_PATH = rf"^([1-9][0-9]{{0,18}}|{PLACE})$"
 ABSOLUTE_PATH = rf"^{PLACE}$"
 CHECKPOINT_ID = r"^[1-9][0-9]{0,18}$"
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.]{4,15}(Z|[+-][0-9:]{2,5})?)?$"
 SUBSET = r"^((?!0+(\.0+)?%)([0-9]{1,2}(\.[0-9]{1,6})?|100)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
 """The pattern of the values of ``statelib verify --read-data-subset``."""
 
@@ -105,6 +106,25 @@ def restore_form(max_parallelism: int) -> dict[str, Param]:
             type="boolean",
             title="Replay",
             description="afterwards run the intervals after the restored one again, oldest first",
+        ),
+    }
+
+
+def mend_form() -> dict[str, Param]:
+    """Return the form of a mend DAG."""
+    return {
+        "interval": Param(
+            type="string",
+            pattern=MOMENT,
+            examples=["2026-01-31", "2026-01-31T06:00"],
+            title="Interval",
+            description="start of the interval to correct, in the schedule's time zone unless it has an offset",
+        ),
+        "approval": Param(
+            False,
+            type="boolean",
+            title="Ask before it begins",
+            description="show the plan, and wait up to 23 hours until somebody approves it",
         ),
     }
 

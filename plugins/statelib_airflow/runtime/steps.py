@@ -5,7 +5,7 @@ imported inside the steps, so that parsing a DAG file stays cheap.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from statelib.definition.pipeline import Pipeline
     from statelib.flows.checkpoint.steps import Begun
+    from statelib.flows.mending.plan import MendPlan
     from statelib.flows.restore.plan import RestorePlan
     from statelib.model.checkpoint import DataInterval
     from statelib.model.failure import CheckpointFailureReason
@@ -110,6 +111,32 @@ def begin_savepoint(hook: StatelibHook, pipeline: str, request: Mapping[str, Any
     return begun
 
 
+def plan_mend(hook: StatelibHook, pipeline: str, start: str) -> "MendPlan":
+    """Return the plan of the correction of the interval that begins at ``start``."""
+    from statelib.definition.source.intervals import moment
+    from statelib.flows.mending.steps import interval_to_mend
+    from statelib.flows.mending.steps import plan_mend as plan
+
+    loaded = hook.pipeline(pipeline)
+    with failing_fast():
+        deployment = hook.deployment()
+        planned = plan(deployment, loaded, interval_to_mend(deployment, loaded, moment(start, loaded.zone)))
+    log.info("%s", planned.describe())
+    return planned
+
+
+def begin_mend(hook: StatelibHook, pipeline: str, plan: "MendPlan", context: "Context") -> "Begun":
+    """Allocate the checkpoint that corrects the interval of a plan."""
+    from statelib.flows.mending.steps import begin_mend as begin
+
+    loaded = hook.pipeline(pipeline)
+    with failing_fast(), observing.aborted(hook, loaded.name):
+        begun = begin(hook.deployment(), loaded, plan, runs.owner(context))
+    observing.in_log(loaded.name, begun.checkpoint_id)
+    log.info("checkpoint %d begun", begun.checkpoint_id)
+    return begun
+
+
 def check(hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId") -> str:
     """Prove from the storage that the checkpoint is complete. Return the URI of the report."""
     from statelib.flows.checkpoint.steps import check as prove
@@ -133,9 +160,11 @@ def register(
     loaded = hook.pipeline(pipeline)
     observing.in_log(loaded.name, checkpoint_id)
     with failing_fast():
-        record = commit(hook.deployment(), loaded, checkpoint_id, report_uri)
+        deployment = hook.deployment()
+        record = commit(deployment, loaded, checkpoint_id, report_uri)
+        interval = record.interval or _last_interval(deployment.catalog().lineage(record.pipeline, checkpoint_id))
     observing.registered(record, hook, loaded)
-    return _announce(record, context)
+    return _announce(record, interval, context)
 
 
 def publish(hook: StatelibHook, pipeline: str) -> None:
@@ -159,18 +188,26 @@ def announce_again(
     from statelib.model.ids import PipelineName
 
     with failing_fast():
-        return _announce(hook.deployment().catalog().get(PipelineName(name), checkpoint_id), context)
+        record = hook.deployment().catalog().get(PipelineName(name), checkpoint_id)
+        return _announce(record, record.interval, context)
 
 
-def _announce(record: "CheckpointRecord", context: "Context") -> dict[str, int | None]:
-    """Add the id, bytes, keys, entries and duration of a checkpoint to the task's asset events, and return them."""
+def _last_interval(lineage: "Sequence[CheckpointRecord]") -> "DataInterval | None":
+    """Return the last interval that the state of a checkpoint has; None if it has none. ``lineage``: the newest
+    first."""
+    return next((record.interval for record in lineage if record.interval is not None), None)
+
+
+def _announce(record: "CheckpointRecord", interval: "DataInterval | None", context: "Context") -> dict[str, int | None]:
+    """Add the id, bytes, keys, entries and duration of a checkpoint, and the bounds of the last interval that it has,
+    to the task's asset events. Return them without the bounds."""
     from statelib.model.amounts import keys_and_entries
 
     duration_ms = (record.completed_at_ms or record.created_at_ms) - record.created_at_ms
     facts = {**contents_of(record), "duration_ms": duration_ms}
     for outlet in context["task"].outlets:
         if isinstance(outlet, Asset) and outlet.uri.startswith(SCHEME):
-            context["outlet_events"][outlet].extra = {**facts, **_bounds_of(record)}
+            context["outlet_events"][outlet].extra = {**facts, **_bounds_of(interval)}
     contents = keys_and_entries(record.keys, record.entries)
     log.info(
         "checkpoint %(id)d is registered: %(bytes)d bytes, %(duration_ms)d ms, %(contents)s",
@@ -179,11 +216,10 @@ def _announce(record: "CheckpointRecord", context: "Context") -> dict[str, int |
     return facts
 
 
-def _bounds_of(record: "CheckpointRecord") -> dict[str, str]:
-    """Return the bounds of the interval of a checkpoint, which a pipeline reads whose runs the asset starts."""
+def _bounds_of(interval: "DataInterval | None") -> dict[str, str]:
+    """Return the bounds of an interval as texts, which a pipeline reads whose runs the asset starts."""
     from statelib.model.moments import moment_of
 
-    interval = record.interval
     bounds = {} if interval is None else {"start": interval.start_ms, "end": interval.end_ms}
     return {name: moment_of(at_ms).isoformat() for name, at_ms in bounds.items()}
 

@@ -13,7 +13,7 @@ def check_blind(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     """Yield a problem for each part of the pipeline for which a run has to read the state."""
     if not pipeline.checkpoint.blind:
         return
-    parts = not_mergeable(pipeline)
+    parts = not_mergeable(pipeline, ("value", "map"))
     for state, part in parts.of_states:
         yield Problem(PLACE, f"a run has to read states.{state}, which has {part}: expected aggregates alone")
     drift = pipeline.checks.drift

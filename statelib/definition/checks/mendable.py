@@ -19,7 +19,7 @@ def check_mendable(pipeline: DeclaredPipeline) -> Iterator[Problem]:
 
 def reasons_not_to_mend(pipeline: DeclaredPipeline) -> Iterator[str]:
     """Yield the reasons in words why no interval of the pipeline can be mended."""
-    parts = not_mergeable(pipeline)
+    parts = not_mergeable(pipeline, ("value", "map", "reducing", "aggregating"))
     for state, part in parts.of_states:
         yield f"states.{state} has {part}: expected aggregates alone"
     for part in parts.others:

@@ -1,6 +1,6 @@
 """The parts of a pipeline that make more of its state than merged accumulators of events."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from statelib.definition.declared import DeclaredPipeline
@@ -15,20 +15,20 @@ class NotMergeable:
     others: tuple[str, ...]
 
 
-def not_mergeable(pipeline: DeclaredPipeline) -> NotMergeable:
-    """Return the parts of a pipeline that are not merged accumulators."""
+def not_mergeable(pipeline: DeclaredPipeline, kinds: Collection[str]) -> NotMergeable:
+    """Return the parts of a pipeline that are not merged accumulators in states of one of the ``kinds``."""
     has_maps = any(state.kind == "map" for state in pipeline.states.values())
     others = {
         "delete_when with a map": pipeline.has_deletes and has_maps,
         "changes": any(source.changes is not None for source in pipeline.inputs.values()),
     }
-    return NotMergeable(tuple(_of_states(pipeline)), tuple(part for part, has in others.items() if has))
+    return NotMergeable(tuple(_of_states(pipeline, kinds)), tuple(part for part, has in others.items() if has))
 
 
-def _of_states(pipeline: DeclaredPipeline) -> Iterator[tuple[str, str]]:
+def _of_states(pipeline: DeclaredPipeline, kinds: Collection[str]) -> Iterator[tuple[str, str]]:
     for name, state in pipeline.states.items():
         parts = {
-            f"the kind {state.kind}": state.kind not in ("value", "map"),
+            f"the kind {state.kind}": state.kind not in kinds,
             "a user function": state.function is not None,
             "a window": state.window is not None,
             "a time to live": state.ttl is not None,
