@@ -82,7 +82,7 @@ class KeptDelta:
         sink, schema = pa.BufferOutputStream(), _stream_schema(self.descriptor)
         columns = [as_arrow(self.keys), pa.array(self.deleted), self.values, self.before]
         table = pa.Table.from_arrays(columns, schema=schema)
-        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
             writer.write_table(table, max_chunksize=_ROWS_AT_ONCE)
         return bytes(sink.getvalue())
 

@@ -56,12 +56,14 @@ def mend_state(
     is the present value. Raise InvalidRequestError, as accumulators do."""
     keys = _all_keys(old, new)
     present = backend.read(new.descriptor.name, keys)
-    current = _values_before(keys, present.values, [old, *later.values()])
+    rows_of = {interval: find_rows(delta.keys, keys) for interval, delta in later.items()}
+    sources = [(old, find_rows(old.keys, keys)), *((delta, rows_of[interval]) for interval, delta in later.items())]
+    current = _values_before(present.values, sources)
     new = replace(new, before=current.take(pa.array(find_rows(keys, new.keys))))
     current = _replaced(current, find_rows(keys, new.keys), new.after())
     rewritten = {}
     for interval, delta in later.items():
-        rows = find_rows(delta.keys, keys)
+        rows = rows_of[interval]
         at = np.flatnonzero(rows >= 0)
         if not len(at):
             continue
@@ -81,12 +83,12 @@ def _all_keys(old: KeptDelta, new: KeptDelta) -> Ragged:
     return keys.take(byte_order(keys))
 
 
-def _values_before(keys: Ragged, present: pa.Array, deltas: list[KeptDelta]) -> pa.Array:
-    """Return the value of each key before the first of ``deltas``. ``present``: the values after the last one."""
-    values, source = [present], np.arange(len(keys), dtype=np.int64)
-    unknown, size = np.ones(len(keys), np.bool_), len(present)
-    for delta in deltas:
-        rows = find_rows(delta.keys, keys)
+def _values_before(present: pa.Array, deltas: list[tuple[KeptDelta, Rows]]) -> pa.Array:
+    """Return the value of each key before the first of ``deltas``, each with its row of each key, -1 if it has none.
+    ``present``: the values after the last one."""
+    values, source = [present], np.arange(len(present), dtype=np.int64)
+    unknown, size = np.ones(len(present), np.bool_), len(present)
+    for delta, rows in deltas:
         at = np.flatnonzero(unknown & (rows >= 0))
         values.append(delta.before.take(pa.array(rows[at])))
         source[at] = size + np.arange(len(at))
