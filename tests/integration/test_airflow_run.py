@@ -1,7 +1,6 @@
 """A real Airflow (scheduler, SQLite), real spark-submit: a driver killed, a run cleared, a file lost in between."""
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +30,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.airflow_mending import MENDED, assert_a_day_is_mended, mendable_file
 from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
 from tests.integration.airflow_reports import Received, check_received, listening
 from tests.integration.airflow_sources import BALANCES, assert_several_sources_are_applied, balances_file
@@ -49,8 +49,6 @@ SENDER = PipelineName("sender")
 """A copy of :data:`ROUTES` that never runs: only the test reports new states of it."""
 FED = PipelineName("fed")
 """A copy of :data:`STREAKS` whose runs the states of :data:`SENDER` start."""
-MENDED = PipelineName("mended")
-"""A copy of :data:`ROUTES` whose intervals can be mended."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 600.0
 DAY_MS = 86_400_000
@@ -100,10 +98,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     routes = (pipelines / f"{ROUTES}.yaml").read_text()
     for name in (MARKED, UPSTREAM, SENDER):
         (pipelines / f"{name}.yaml").write_text(routes.replace(ROUTES, name))
-    mendable = routes.replace(f"name: {ROUTES}", f"name: {MENDED}").replace(
-        "checkpoint: {", "checkpoint: {mendable: 30d, "
-    )
-    (pipelines / f"{MENDED}.yaml").write_text(mendable.replace("{data}/flights/", "{data}/corrected/"))
+    (pipelines / f"{MENDED}.yaml").write_text(mendable_file(routes))
     ready = (
         "  ready:\n    marker: '{data}/done/{start:%Y-%m-%d}'\n"
         f"    asset: {state_asset_uri(UPSTREAM)}\n    poke_interval: 1s\n"
@@ -220,25 +215,7 @@ def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> 
 
 
 def test_a_day_can_be_mended_by_hand(world: World) -> None:
-    client, dag, corrected = world.client, f"{MENDED}.checkpoint", world.places.data / "corrected"
-    for day in ("2013-01-01", "2013-01-02"):
-        shutil.copytree(world.places.data / "flights" / day, corrected / day)
-    client.backfill(dag, "2013-01-01", "2013-01-02")
-    for day in ("2013-01-01", "2013-01-02"):
-        world.succeed(world.wait(day, dag))
-    shutil.rmtree(corrected / "2013-01-01")
-    shutil.copytree(world.places.data / "flights" / "2013-01-03", corrected / "2013-01-01")
-    shutil.rmtree(corrected / "2013-01-02")  # the later day is not read
-    unknown = world.trigger(f"{MENDED}.mend", {"interval": "2013-01-07"})
-    assert unknown.state == "failed"
-    assert "no interval in the history of its state begins at 2013-01-07" in client.failed_log(unknown)
-    run = world.succeed(world.trigger(f"{MENDED}.mend", {"interval": "2013-01-01"}))
-    record = world.records(MENDED)[-1]
-    assert client.xcom(run, "register")["id"] == record.checkpoint_id == 3
-    assert (record.base, record.mends) == (2, DataInterval(1_356_998_400_000, 1_356_998_400_000 + DAY_MS))
-    rows = [row["value"]["flights"] for row in world.deployment.open(record).to_arrow("delays").to_pylist()]
-    days = ("2013-01-02", "2013-01-03")
-    assert sum(rows) == sum(len(pl.read_parquet(world.places.data / "flights" / day)) for day in days)
+    assert_a_day_is_mended(world)
 
 
 def test_marking_a_run_as_failed_ends_its_job_and_aborts_its_checkpoint(world: World) -> None:
