@@ -7,12 +7,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from statelib.backends.rocksdb.compaction import MANY
+from statelib.definition.parts.quality import Rotation
+from statelib.flows.gate.reading import Turn, read_what_is_new
 from tests.benchmarks import __main__ as suite
 from tests.benchmarks.cost_model import LARGE, Machine, Run, cost
+from tests.benchmarks.cost_model import table as cost_table
 from tests.benchmarks.events import batch_directory, new_deployment, new_pipeline, write_batches
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Ratio, table
 from tests.benchmarks.plots import CHECKOUT, PICTURE, Bar, bars_in, bars_of, goal_of, picture, plot
+from tests.benchmarks.rows.growth import Grown
 from tests.benchmarks.rows.safety import SETTINGS, Checkpoints, Stopwatch, unverified, watched
 from tests.benchmarks.scoreboard import ROWS, rows_of, scoreboard
 
@@ -118,33 +123,71 @@ def ratio(row: str, ours: float, goal: str = "≤ 1/2") -> Ratio:
     return Ratio(row, "ours", "theirs", goal, "cpu s", (ours,), (1.0,))
 
 
-def test_the_cost_model_counts_what_a_small_run_reads_and_writes(tmp_path: Path) -> None:
-    """The bytes are within a factor of two of those that the subtasks report, for a batch on all keys and for the
-    batch after it."""
+@pytest.mark.parametrize("events", [20_000, 60_000, 180_000])
+def test_the_cost_model_counts_what_a_small_run_reads_and_writes(tmp_path: Path, events: int) -> None:
+    """The bytes are within a factor of two of those that subtasks and gate report, for a batch on all keys and for the
+    batch after it, which merges no tables."""
     import pyarrow.parquet as pq
 
-    events = 60_000
     write_batches(tmp_path, 2, events)
     subtasks = Subtasks(new_deployment(tmp_path), new_pipeline(tmp_path, "rocksdb", "incremental"))
-    reports = []
+    reports, checkpoints = [], []
     for number in range(2):
         subtasks.prepare(number, pq.read_table(batch_directory(tmp_path, number)))
         reports.append(subtasks.apply())
-        subtasks.finish()
+        checkpoints.append(subtasks.finish(judged=True))
     stored = sum(report.uploaded_bytes for report in reports[0])
     keys = sum(statistics.total_entries for report in reports[0] for statistics in report.statistics)
-    run = Run(state_bytes=stored, partitions=2, events=events, row_bytes=stored / keys, levels=1)
+    run = Run(state_bytes=stored, partitions=2, events=events, row_bytes=stored / keys)
     printed = cost(run)
     read = sum(report.restored.size_bytes for report in reports[1] if report.restored)
     written = sum(report.uploaded_bytes for report in reports[1])
-    assert read / 2 < printed.read_bytes < read * 2
-    assert written / 2 < printed.written_bytes < written * 2
+    base, proved = checkpoints
+    by_gate = read_what_is_new(proved, base, Turn(1, 20)).size_bytes
+    assert read / 2 < printed.read_bytes - printed.gate_bytes < read * 2
+    merged = run.state_bytes / printed.merged_every
+    assert written / 2 < printed.written_bytes - merged < written * 2
+    assert by_gate / 2 < printed.gate_bytes - merged < by_gate * 2
+
+
+@pytest.mark.parametrize("keys", [30_000, 60_000, 120_000])
+def test_the_cost_model_has_the_mean_of_the_runs_from_merge_to_merge(tmp_path: Path, keys: int) -> None:
+    grown = Grown(tmp_path / "grown", keys, keys // 100)
+    contender, sizes = grown.contender(), []
+    for number in range(MANY):
+        assert contender.before
+        contender.before(number)
+        contender.turn(number)
+        sizes.append(grown.uploaded_bytes())
+        assert contender.after
+        contender.after(number)
+    mean, whole = sum(sizes) / MANY, max(sizes)
+    run = Run(state_bytes=whole, partitions=2, events=keys / 100, row_bytes=whole / keys)
+    assert cost(run).merged_every == MANY
+    assert mean / 2 < cost(run).written_bytes < mean * 2
+
+
+def test_the_parts_of_the_cost_model_grow_with_what_they_depend_on() -> None:
+    warm = cost(replace(LARGE, warm=1.0))
+    rarely = cost(replace(LARGE, warm=1.0, rotation=Rotation(rotate=500)))
+    fewer = cost(replace(LARGE, warm=1.0, events=LARGE.events / 10))
+    assert rarely.gate_bytes < warm.gate_bytes
+    assert rarely.snapshot_s == warm.snapshot_s
+    assert fewer.merging_s == warm.merging_s, "tables are merged after as many runs"
+    assert fewer.snapshot_s < warm.snapshot_s
+    assert (warm.publish_s, cost(replace(LARGE, is_published=True)).publish_s > 0) == (0, True)
+
+
+def test_the_performance_page_has_the_table_of_the_cost_model() -> None:
+    """The command ``python -m tests.benchmarks.cost_model`` prints it."""
+    assert cost_table() in (CHECKOUT / "PERFORMANCE.md").read_text()
 
 
 def test_in_the_cost_model_warm_copies_save_only_the_reads() -> None:
     cold, warm = cost(LARGE), cost(replace(LARGE, warm=1.0))
-    assert (warm.read_bytes, warm.gets) == (0, 0)
+    assert warm.read_bytes == warm.gate_bytes == cold.gate_bytes
     assert (warm.written_bytes, warm.puts) == (cold.written_bytes, cold.puts)
-    assert cold.cpu_s - warm.cpu_s == pytest.approx(cold.read_bytes / Machine().copy_gb_s / 1e9)
+    fetched = cold.read_bytes - cold.gate_bytes
+    assert cold.cpu_s - warm.cpu_s == pytest.approx(fetched / Machine().copy_gb_s / 1e9)
     assert cost(replace(LARGE, cores=100)).seconds == pytest.approx(cold.seconds * 10)
     assert cost(LARGE, replace(Machine(), request_s=0.3)).seconds > cold.seconds

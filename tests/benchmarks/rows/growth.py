@@ -74,6 +74,10 @@ class Grown:
     def entries(self) -> int:
         return sum(statistics.total_entries for report in self._subtasks.reports for statistics in report.statistics)
 
+    def uploaded_bytes(self) -> int:
+        """Return the bytes that the last run wrote to the storage."""
+        return sum(report.uploaded_bytes for report in self._subtasks.reports)
+
     def _before(self, keys: np.ndarray, *, warm: bool = False) -> None:
         self._prepare(events_of(self._number, keys))
         if warm:
