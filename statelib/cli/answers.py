@@ -38,7 +38,7 @@ CHECKED = Answer(("file", "operators"))
 """The document of ``bootstrap --check``."""
 
 ANSWERS = {
-    "run": Answer(("pipeline", "dry_run", "intervals", "checkpoints")),
+    "run": Answer(("pipeline", "group", "dry_run", "intervals", "checkpoints", "errors")),
     "publish": Answer(("pipeline", "dry_run", "commits", "tables")),
     "inspect": Answer(_SNAPSHOT),
     "hexdump": Answer(("file", "size_bytes", "notes", "parts")),

@@ -28,11 +28,12 @@ def session(name: str, master: str, settings: Sequence[str] | None = None) -> It
         _set_environment(settings or ())
     # Here, so that other commands start without Spark.
     from statelib.spark.session.local_session import borrowed_session
-    from statelib.spark.session.remote_session import change_settings
     from statelib.spark.snapshot.termination import unwound_by_signal
 
     with borrowed_session(name, master) as spark, unwound_by_signal():
         if is_remote_url(master):
+            from statelib.spark.session.remote_session import change_settings
+
             change_settings(spark, pairs)
         yield spark
 

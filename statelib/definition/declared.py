@@ -52,12 +52,14 @@ class DeclaredPipeline(Part):
     ``path``: the file that it was read from, '' if none. ``on_null_key``: whether an event without a key fails the
     run or is dropped and counted. ``on_gap``: whether an interval may be left out. ``schedule`` None, in a file
     also ``manual``: the pipeline is run by hand only. ``source``: the only source; ``sources``: several sources by
-    name. ``order_by``: the columns that say whether an event comes before or after a delete of its key. ``uid``:
-    the text that the operator's id is computed from, '' means the name. ``renamed_from``: earlier names and uids.
+    name. ``group``: the group of pipelines whose snapshots one Spark job takes, '' if none. ``order_by``: the columns
+    that say whether an event comes before or after a delete of its key. ``uid``: the text that the operator's id is
+    computed from, '' means the name. ``renamed_from``: earlier names and uids.
     ``uid_hash``: the operator's id itself, in hex. ``allow_non_restored_state``: stored states that the file no
     longer has may be left out."""
 
     name: str
+    group: Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,199})?$")] = ""
     uid: str = ""
     uid_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
     renamed_from: Names = ()

@@ -54,6 +54,10 @@ class TaskError:
         """Return the error as one line."""
         return json.dumps(asdict(self))
 
+    def note(self, token: str) -> str:
+        """Return the note that :func:`task_error_in` finds with this token."""
+        return f"statelib {token}: {self} {self.to_json()}"
+
     def __str__(self) -> str:
         ended = "failed" if self.reason is CheckpointFailureReason.TASK_FAILURE else "declined the checkpoint"
         text = " ".join(f"{self.type}: {self.message}".split())
@@ -81,7 +85,7 @@ def noting_task_error(
         yield
     except Exception as error:
         task_error = TaskError.of(error, subtask, reason)
-        error.add_note(f"statelib {token}: {task_error} {task_error.to_json()}")
+        error.add_note(task_error.note(token))
         raise
 
 
@@ -104,7 +108,7 @@ def raising_task_errors(token: str) -> Iterator[None]:
         own_error = task_error.error() if task_error is not None else None
         if task_error is None or own_error is None or isinstance(error, StatelibError):
             raise
-        own_error.add_note(f"statelib {token}: {task_error} {task_error.to_json()}")
+        own_error.add_note(task_error.note(token))
         raise own_error from error
 
 

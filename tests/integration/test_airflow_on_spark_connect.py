@@ -21,6 +21,8 @@ from tests.support.connect_server import ConnectServer, connect_server
 from tests.support.worlds import CHECKOUT
 
 pytestmark = pytest.mark.timeout(1200)
+PUSHED: dict[str, Any] = {}
+"""What the last task pushed as XCom."""
 deployment_files = test_spark_connect.deployment
 
 
@@ -55,6 +57,7 @@ def context_of(operator: Any, number: int, attempt: int = 1) -> Any:
         dag_id="own", run_id=run.run_id, task_id="checkpoint", try_number=attempt, max_tries=0, stats_tags={}
     )
     instance.get_previous_dagrun = lambda _state: None
+    instance.xcom_push = PUSHED.__setitem__
     return {"dag_run": run, "ti": instance, "task": operator, "outlet_events": defaultdict[Any, Any](SimpleNamespace)}
 
 
@@ -85,6 +88,47 @@ def test_an_error_in_a_function_fails_the_task_by_its_name_and_aborts(
         checkpoint(1)
     (record,) = deployment.catalog().list(PipelineName("sold"))
     assert str(record.state) == "ABORTED"
+
+
+def test_a_group_is_one_job_whose_failed_pipelines_alone_are_tried_again(
+    server: ConnectServer, deployment: Deployment
+) -> None:
+    from airflow.sdk.exceptions import AirflowException
+    from statelib_airflow.group_operator import BEGUN, GroupCheckpointOperator
+    from statelib_airflow.runtime.steps import state_asset
+
+    def run(number: int, attempt: int, max_tries: int) -> tuple[Any, Any]:
+        operator = GroupCheckpointOperator(
+            task_id="checkpoints", group="daily", pipelines=["moved", "sold"], name="daily",
+            outlets=[state_asset("moved"), state_asset("sold")],
+        )  # fmt: skip
+        context = context_of(operator, number, attempt)
+        context["ti"].max_tries = max_tries
+        return operator.execute(context), context
+
+    write_rules(server, "raise ValueError('these events are wrong')")
+    with pytest.raises(AirflowException, match=r"1 of 2 pipelines of group daily failed: sold: .*events are wrong"):
+        run(1, 1, 1)
+    assert PUSHED[BEGUN] == {"moved": 1, "sold": 1}
+    assert states_of(deployment) == {"moved": ["COMPLETED"], "sold": ["PENDING"]}
+    write_rules(server)
+    facts, context = run(1, 2, 1)
+    assert {name: each["id"] for name, each in facts.items()} == {"moved": 1, "sold": 2}
+    assert PUSHED[BEGUN] == {"sold": 2}
+    extras = {asset.name: event.extra["id"] for asset, event in context["outlet_events"].items()}
+    assert extras == {"moved.state": 1, "sold.state": 2}
+    write_rules(server, "raise ValueError('these events are wrong')")
+    with pytest.raises(AirflowException, match="1 of 2"):
+        run(2, 1, 0)
+    assert states_of(deployment) == {
+        "moved": ["COMPLETED", "COMPLETED"], "sold": ["ABORTED", "COMPLETED", "ABORTED"],
+    }  # fmt: skip
+
+
+def states_of(deployment: Deployment) -> dict[str, list[str]]:
+    """Return the states of the checkpoints of each pipeline, the newest first."""
+    names = ("moved", "sold")
+    return {name: [str(r.state) for r in deployment.catalog().list(PipelineName(name))] for name in names}
 
 
 @pytest.mark.usefixtures("deployment")

@@ -27,6 +27,7 @@ SETTINGS = (
     "statelib_conn_id='state', spark_conn_id='cluster', pool='spark', queue='large', owner='ada', tags=['finance'], "
     "default_args={'retries': 7, 'email': 'a@b.c', 'on_failure_callback': print}"
 )
+KINDS = ("checkpoint", "savepoint", "restore", "dispose")
 FILES = {
     "plain.py": "from statelib_airflow import pipeline_dags\n\nglobals().update(pipeline_dags('mine'))\n",
     "chosen.py": (
@@ -42,6 +43,7 @@ FILES = {
     "zoned.py": (
         "from statelib_airflow import pipeline_dags\nglobals().update(pipeline_dags('zones', dags=['checkpoint']))\n"
     ),
+    "grouped.py": "from statelib_airflow import pipeline_dags\nglobals().update(pipeline_dags('groups'))\n",
     "broken.py": "from statelib_airflow import check_pipeline_dags\ncheck_pipeline_dags('others')\n",
     "mistyped.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', dags=['replay'])\n",
     "unknown.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', pol='x')\n",
@@ -52,7 +54,7 @@ from pathlib import Path
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
-NAMES = ("retries", "pool", "queue", "owner", "email", "statelib_conn_id", "_conn_id")
+NAMES = ("pipelines", "checkpoint_dag", "retries", "pool", "queue", "owner", "email", "statelib_conn_id", "_conn_id")
 bag = DagBag(sys.argv[1])
 def intervals(dag):
     kept = DagSerialization.from_dict(DagSerialization.to_dict(dag))
@@ -64,7 +66,8 @@ def intervals(dag):
 json.dump({
     "errors": {Path(file).name: error for file, error in bag.import_errors.items()},
     "dags": {d.dag_id: {
-        "file": Path(d.fileloc).name, "tags": sorted(d.tags), "default_conn": d.default_args.get("statelib_conn_id"),
+        "file": Path(d.fileloc).name, "paused": bool(d.is_paused_upon_creation),
+        "tags": sorted(d.tags), "default_conn": d.default_args.get("statelib_conn_id"),
         "callbacks": [getattr(c, "__name__", type(c).__name__) for c in d.default_args.get("on_failure_callback", [])],
         "tasks": {t.task_id: {n: getattr(t, n, None) for n in NAMES} | getattr(t, "partial_kwargs", {})
                   | {"upstream_task_ids": sorted(t.upstream_task_ids)}
@@ -102,6 +105,11 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (root / "dags" / "corrected").mkdir()
     (root / "dags" / "corrected" / "corrected.yaml").write_text(MENDABLE)
     (root / "dags" / "zones" / "zoned.yaml").write_text(zoned_pipeline())
+    (root / "dags" / "groups").mkdir()
+    for name, group in (("g1", "together"), ("g2", "together"), ("other", "apart"), ("wrong", "apart")):
+        text = PIPELINE.replace("name: carrier_streaks", f"name: {name}\ngroup: {group}")
+        text = text.replace("end: 2014", "end: 2015") if name == "wrong" else text
+        (root / "dags" / "groups" / f"{name}.yaml").write_text(text)
     (root / "dags" / "others" / "broken.yaml").write_text(PIPELINE.replace("backend:", "bakend:"))
     for name, text in FILES.items():
         (root / "dags" / name).write_text(text)
@@ -115,12 +123,14 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_file_of_three_lines_makes_the_dags_of_its_directory(parsed: dict[str, Any]) -> None:
     made = {dag_id: dag["file"] for dag_id, dag in parsed["dags"].items()}
     assert made == {
-        **{f"first.{kind}": "plain.py" for kind in ("checkpoint", "savepoint", "restore", "dispose")},
+        **{f"first.{kind}": "plain.py" for kind in KINDS},
         **{f"second.{kind}": "chosen.py" for kind in ("checkpoint", "restore")},
         **{f"corrected.{kind}": "mendable.py" for kind in ("checkpoint", "savepoint", "restore", "mend", "dispose")},
         "my_cleanup": "cleanup.py",
         "state_verify": "verify.py",
         "zoned.checkpoint": "zoned.py",
+        **{f"{name}.{kind}": "grouped.py" for name in ("g1", "g2", "other", "wrong") for kind in KINDS},
+        "together.group": "grouped.py",
     }
     assert all(dag["serialized"] for dag in parsed["dags"].values())
     assert parsed["dags"]["first.checkpoint"]["tags"] == ["first", "statelib"]
@@ -137,6 +147,22 @@ def test_settings_are_applied_to_every_task(parsed: dict[str, Any], dag_id: str)
         expected = {"retries": 7, "pool": "spark", "queue": "large", "owner": "ada", "email": "a@b.c"}
         own = {"abort": {"retries": 2}, "approve": {"retries": 0}}.get(name, {})
         assert {key: task[key] for key in expected} == expected | own, name
+
+
+def test_pipelines_of_a_group_have_one_scheduled_dag_and_paused_ones_of_their_own(parsed: dict[str, Any]) -> None:
+    tasks = parsed["dags"]["together.group"]["tasks"]
+    assert [path.rpartition("/")[2] for path in tasks["checkpoints"]["pipelines"]] == ["g1.yaml", "g2.yaml"]
+    assert tasks["abort"]["upstream_task_ids"] == ["checkpoints"]
+    paused = {
+        dag_id: dag["paused"] for dag_id, dag in parsed["dags"].items() if dag_id.endswith((".checkpoint", ".group"))
+    }
+    assert paused["g1.checkpoint"]
+    assert paused["g2.checkpoint"]
+    assert not paused["together.group"]
+    assert not paused["first.checkpoint"]
+    replays = {name: parsed["dags"][f"{name}.restore"]["tasks"]["replay"]["checkpoint_dag"] for name in ("g1", "first")}
+    assert replays == {"g1": "together.group", "first": "first.checkpoint"}
+    assert "apart.group" not in parsed["dags"], "its pipelines have different schedules"
 
 
 def test_a_pipeline_with_tables_has_a_task_that_publishes_after_register(parsed: dict[str, Any]) -> None:

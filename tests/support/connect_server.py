@@ -14,7 +14,7 @@ from tests.support.announced_port import announced_port
 from tests.support.worlds import CHECKOUT
 
 _PORT = re.compile(r"Successfully started service '\S*SparkConnectService' on port (\d+)")
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _RESOURCE = "spark-internal"
 """What spark-submit is given in place of a file: the class is part of Spark."""
@@ -64,7 +64,7 @@ def connect_server(code: Path, master: str = "local[2]", **settings: str) -> Ite
     options = [word for pair in {**SETTINGS, **named}.items() for word in ("--conf", "=".join(pair))]
     submit = Path(sys.executable).with_name("spark-submit")
     server = subprocess.Popen(
-        [submit, "--master", master, "--class", _CLASS, "--driver-java-options", _JAVA_OPTIONS, *options, _RESOURCE],
+        [submit, "--master", master, "--class", _CLASS, "--driver-java-options", JAVA_OPTIONS, *options, _RESOURCE],
         env=_environment(code),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

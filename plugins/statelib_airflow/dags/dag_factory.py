@@ -18,6 +18,7 @@ from statelib.errors import InvalidRequestError
 from statelib_airflow.airflow_internals import deadline_alert, interval_timetable
 from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, mend_tasks, restore_tasks
 from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
+from statelib_airflow.dags.group_dags import SUFFIX, group_dag, groups_of
 from statelib_airflow.links import link_checkpoint
 from statelib_airflow.notifications import StatelibNotifier
 from statelib_airflow.operators import StatelibSparkOperator
@@ -69,6 +70,7 @@ def pipeline_dags(
         for kind in dags
         if kind != "mend" or pipeline.checkpoint.mendable is not None
     ]
+    made += _group_dags(pipelines, chosen) if "checkpoint" in dags else []
     return {dag.dag_id: dag for dag in made}
 
 
@@ -82,8 +84,26 @@ def check_pipeline_dags(directory: str | os.PathLike[str] | None = None) -> None
 
 def _is_needed(pipeline: Pipeline) -> bool:
     """Return whether Airflow needs the DAGs of the pipeline now. While a task runs, it needs one DAG only."""
+    return _runs_in(pipeline.name)
+
+
+def _runs_in(name: str) -> bool:
+    """Return whether Airflow needs the DAGs with this name before the dot."""
     dag_id = get_parsing_context().dag_id
-    return dag_id is None or dag_id.rpartition(".")[0] == pipeline.name
+    return dag_id is None or dag_id.rpartition(".")[0] == name
+
+
+def _group_dags(pipelines: Sequence[Pipeline], settings: DagSettings) -> list[DAG]:
+    """Return the DAG of each group. A group that is not valid has none, and is logged."""
+    made = []
+    for group, members in groups_of(pipelines).items():
+        if _runs_in(group):
+            try:
+                schedule = members[0].schedule
+                made.append(group_dag(group, members, _timetable(schedule) if schedule else None, settings))
+            except InvalidRequestError:
+                log.exception("group %s has no DAG", group)
+    return made
 
 
 def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
@@ -96,6 +116,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
         end_date=schedule.end if schedule else None,
         catchup=schedule.catchup if schedule else False,
         deadline=_deadline(pipeline),
+        is_paused_upon_creation=True if pipeline.group else None,  # the DAG of its group applies the intervals
         doc_md=_document(pipeline, "applies one data interval of events and checkpoints the state.", _CHECKPOINT_DOC),
         **_common(pipeline, settings),
     )
@@ -134,7 +155,7 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     params = forms.restore_form(pipeline.max_parallelism)
     dag = DAG(f"{pipeline.name}.restore", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
-        checkpoint_dag_id = f"{pipeline.name}.checkpoint"
+        checkpoint_dag_id = f"{pipeline.group}.{SUFFIX}" if pipeline.group else f"{pipeline.name}.checkpoint"
         with _group("decision", "the plan and its approval: nothing is changed yet"):
             planned: Any = restore_tasks.plan(file, checkpoint_dag_id)
             approve = restore_tasks.ApprovePlanOperator(

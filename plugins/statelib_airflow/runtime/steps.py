@@ -200,13 +200,13 @@ def _last_interval(lineage: "Sequence[CheckpointRecord]") -> "DataInterval | Non
 
 def _announce(record: "CheckpointRecord", interval: "DataInterval | None", context: "Context") -> dict[str, int | None]:
     """Add the id, bytes, keys, entries and duration of a checkpoint, and the bounds of the last interval that it has,
-    to the task's asset events. Return them without the bounds."""
+    to the event of its pipeline's asset. Return them without the bounds."""
     from statelib.model.amounts import keys_and_entries
 
     duration_ms = (record.completed_at_ms or record.created_at_ms) - record.created_at_ms
     facts = {**contents_of(record), "duration_ms": duration_ms}
     for outlet in context["task"].outlets:
-        if isinstance(outlet, Asset) and outlet.uri.startswith(SCHEME):
+        if isinstance(outlet, Asset) and outlet.uri == state_asset(record.pipeline).uri:
             context["outlet_events"][outlet].extra = {**facts, **_bounds_of(interval)}
     contents = keys_and_entries(record.keys, record.entries)
     log.info(
@@ -232,6 +232,29 @@ def contents_of(record: "CheckpointRecord") -> dict[str, int | None]:
         "keys": record.keys,
         "entries": record.entries,
     }
+
+
+def is_pending(hook: StatelibHook, name: str, checkpoint_id: "CheckpointId") -> bool:
+    """Return whether a checkpoint is neither complete nor aborted."""
+    from statelib.model.ids import PipelineName
+    from statelib.model.record import CheckpointState
+
+    with failing_fast():
+        return hook.deployment().catalog().get(PipelineName(name), checkpoint_id).state is CheckpointState.PENDING
+
+
+def is_published(hook: StatelibHook, name: str, checkpoint_id: "CheckpointId") -> bool:
+    """Return whether the Spark job has published the metadata of a checkpoint."""
+    from statelib.errors import NotFoundError
+    from statelib.model.ids import PipelineName
+
+    with failing_fast():
+        deployment = hook.deployment()
+        try:
+            deployment.open(deployment.catalog().get(PipelineName(name), checkpoint_id))
+        except NotFoundError:
+            return False
+    return True
 
 
 def abort(

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from statelib.cli import completion
+from statelib.cli.commands.group_runs import GroupRun, execute_group, planned_group
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings
 from statelib.cli.paths import absolute_target
@@ -51,12 +53,20 @@ End = Annotated[
     str | None,
     typer.Option("--end", help="Apply all intervals that end by this time, written like --start. Default: one."),
 ]
+OptionalPipeline = Annotated[
+    str | None, typer.Argument(metavar="[PIPELINE]", help="Name of the pipeline.", autocompletion=completion.pipelines)
+]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Run all pipelines of this group, in one Spark job, in place of a single one."),
+]
 Remark = Annotated[str, typer.Option("--note", help="The purpose of the savepoint. It is kept with it.")]
 
 
 def run(
-    pipeline: PipelineArgument,
+    pipeline: OptionalPipeline = None,
     *,
+    group: Group = None,
     start: Start = None,
     end: End = None,
     whole: Annotated[
@@ -74,29 +84,69 @@ def run(
 
     Each interval goes through the steps of the DAG: begin, snapshot in Spark, check, register. If one fails, its
     checkpoint is aborted, and no later interval is applied. An interval that the state has already is not applied
-    again. An interval whose events are not complete, by `ready` of its sources, is refused."""
+    again. An interval whose events are not complete, by `ready` of its sources, is refused.
+
+    With --group, each pipeline begins, is checked and is registered on its own. One that fails does not stop the
+    others; the exit status is then 1."""
     with errors(as_json):
         deployment = wiring.deployment()
+        if pipeline is None or group is not None:
+            grouped = planned_group(deployment, _only_group(pipeline, group), (start, end), whole=whole)
+            if not dry_run:
+                execute_group(deployment, grouped, (master, conf), owner=OWNER, assume_ready=assume_ready)
+            _present_group(grouped, dry_run=dry_run, as_json=as_json)
+            return
         definition = deployment.pipeline(pipeline)
         bounds = [None if text is None else moment(text, definition.zone) for text in (start, end)]
         with wiring.planning_deployment() as planner:
             chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
-        results: list[tuple[CheckpointRecord, bool]] = []
-        if not dry_run:
-            require("spark", "quality")
-            with session(f"{pipeline} run", master, conf) as spark, ProgressBar(len(chosen)) as progress:
-                from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
-
-                for interval in chosen:
-                    step = progress.next_piece(f"{pipeline} {minute(interval.start_ms)}")
-                    result = run_interval(
-                        spark, deployment, definition, interval, owner=OWNER, step=step, assume_ready=assume_ready
-                    )
-                    results.append(result)
+        results = [] if dry_run else _applied(deployment, definition, chosen, (master, conf), assume_ready=assume_ready)
     checkpoints = [asdict(record) | {"already_completed": existed} for record, existed in results]
-    document = {"pipeline": pipeline, "dry_run": dry_run, "intervals": chosen, "checkpoints": checkpoints}
+    document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
+    document |= {"checkpoints": checkpoints, "errors": {}}
     view = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
     present(document, view, as_json)
+
+
+def _applied(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    intervals: Sequence[DataInterval],
+    spark: tuple[str, list[str] | None],
+    *,
+    assume_ready: bool,
+) -> list[tuple[CheckpointRecord, bool]]:
+    """Apply the intervals one after the other. Return each checkpoint, and whether it existed before."""
+    require("spark", "quality")
+    results = []
+    with session(f"{pipeline.name} run", *spark) as running, ProgressBar(len(intervals)) as progress:
+        from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
+
+        for interval in intervals:
+            step = progress.next_piece(f"{pipeline.name} {minute(interval.start_ms)}")
+            result = run_interval(
+                running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=assume_ready
+            )
+            results.append(result)
+    return results
+
+
+def _only_group(pipeline: str | None, group: str | None) -> str:
+    if pipeline is not None or group is None:
+        raise InvalidRequestError(
+            "expected the name of a pipeline or --group, found " + ("none" if group is None else "both"),
+            kind="pipeline-or-group",
+            hint="statelib run sales, or statelib run --group hourly",
+        )
+    return group
+
+
+def _present_group(run: GroupRun, *, dry_run: bool, as_json: bool) -> None:
+    """Print the result. Raise typer.Exit with status 1 if a pipeline failed."""
+    done = [] if dry_run else [_checkpoint_table(run.group, run.results, pipeline=False)]
+    present(run.document(dry_run), run.plan() if dry_run else [*done, *run.failures()], as_json)
+    if run.errors:
+        raise typer.Exit(1)
 
 
 def _dry_run_view(intervals: Sequence[DataInterval]) -> Iterator[Block]:
@@ -105,8 +155,11 @@ def _dry_run_view(intervals: Sequence[DataInterval]) -> Iterator[Block]:
     yield Note(f"dry run: {amount(len(intervals), 'interval')} would be applied")
 
 
-def _checkpoint_table(title: str, results: Sequence[tuple[CheckpointRecord, bool]]) -> TextTable:
-    """Return a row per checkpoint. The flag beside a record: the checkpoint existed before this run."""
+def _checkpoint_table(
+    title: str, results: Sequence[tuple[CheckpointRecord, bool]], *, pipeline: bool = True
+) -> TextTable:
+    """Return a row per checkpoint. The flag beside a record: the checkpoint existed before this run. ``pipeline``:
+    whether the checkpoints are of the pipeline in the title; otherwise each row names its own."""
     columns = (
         TableColumn("id", right=True), TableColumn("interval (UTC)"), TableColumn("events", right=True),
         TableColumn("keys", right=True), TableColumn("entries", right=True), TableColumn("size", right=True),
@@ -114,7 +167,7 @@ def _checkpoint_table(title: str, results: Sequence[tuple[CheckpointRecord, bool
     )  # fmt: skip
     rows = [
         [
-            str(record.checkpoint_id),
+            str(record.checkpoint_id) if pipeline else f"{record.pipeline}/{record.checkpoint_id}",
             minute(record.interval.start_ms) if record.interval else "-",
             count(record.events.applied) if record.events else "-",
             count(record.keys),

@@ -94,6 +94,8 @@ def _text(value: object) -> str:
 DESCRIPTIONS = {
     "name": "The name of the pipeline. Its DAGs, its directory on storage and (without `uid`) its operator "
     "have it too.",
+    "group": "The name of a group of small pipelines, written in the file of each. One Spark job takes the snapshots "
+    "of all of them. [More](../spark.md#many-small-pipelines).",
     "uid": "The text that the operator's id is computed from, like `uid()` in Flink. Default: the name.",
     "uid_hash": "The operator's id itself, 32 hexadecimal digits, like `setUidHash()` in Flink.",
     "renamed_from": "Earlier names and uids of the pipeline. Their history is continued.",

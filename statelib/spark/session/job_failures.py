@@ -8,6 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
+from statelib.model.task_error import TaskError
 
 OF_SPARK = (PySparkException, Py4JError)
 """The exceptions that a call of Spark can raise. Errors in the JVM of the driver are often Py4JError."""
@@ -50,6 +51,17 @@ def as_own(error: Exception) -> StatelibError | None:
     if not isinstance(error, OF_SPARK):
         return None
     return _job_failure(_raised(str(error).splitlines()) or str(error))
+
+
+def failed_task(task_error: TaskError, token: str) -> StatelibError:
+    """Return the error to raise for an error that a task returned. It has the note of the task, with this token."""
+    error = task_error.error() or RetryableError(
+        f"the Spark job failed: {task_error.type}: {task_error.message}",
+        kind="spark-failed",
+        hint="the same call may be repeated",
+    )
+    error.add_note(task_error.note(token))
+    return error
 
 
 def _raised(lines: list[str]) -> str | None:

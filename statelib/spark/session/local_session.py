@@ -9,7 +9,6 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from statelib.spark import is_remote_url
-from statelib.spark.session.remote_session import change_settings, remote_session
 
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that print the error of a query as JSON, although the error is raised too."""
@@ -31,6 +30,8 @@ def new_session(name: str, master: str | None = None) -> SparkSession:
     for logger in _QUERY_LOGGERS:
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     if is_remote_url(master or ""):
+        from statelib.spark.session.remote_session import change_settings, remote_session  # imports gRPC and pandas
+
         spark = remote_session(str(master))
         change_settings(spark, _SETTINGS.items())
         return spark

@@ -95,21 +95,33 @@ def _snapshot(
 ) -> SnapshotPlan | None:
     text, source = (seed.text, seed.snapshot) if seed else ("", None)
     plan = plan_snapshot(deployment, pipeline, checkpoint_id, seed=text, source=source)
-    if plan is None:
-        return None
+    return None if plan is None else run_planned(spark, deployment, pipeline, plan, clock=clock, seed=seed)
+
+
+def run_planned(
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    plan: SnapshotPlan,
+    *,
+    clock: Clock,
+    seed: Seed | None = None,
+) -> SnapshotPlan:
+    """Take a planned snapshot and publish its metadata. Return the plan. Arguments and errors are those of
+    :func:`run_snapshot`."""
     with bound(attempt=plan.attempt), declining(deployment, plan):
         log.info("begun in %s", plan.record.directory)
         with until(spark, f"{pipeline.name} {plan.attempt}", plan.record.deadline_ms, clock), naming_what_failed():
             plan, reads = _with_versions(deployment, pipeline, plan)
             read, reports = _run(spark, deployment, pipeline, plan, reads=reads, seed=seed)
         publish(
-            deployment, pipeline, plan, read, reports, read_back=partial(_read_back, spark, deployment, pipeline, plan)
+            deployment, pipeline, plan, read, reports, read_back=partial(read_back, spark, deployment, pipeline, plan)
         )
         log.info("published: %d events, %d subtasks", read, len(reports))
     return plan
 
 
-def _read_back(
+def read_back(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, opened: Checkpoint
 ) -> bool:
     """Read a large checkpoint back by further tasks of this job, each of which reads what others wrote. Return whether
@@ -165,8 +177,7 @@ def run_on_events(spark: SparkSession, work: Work, task: Task[R], *, reads: Tabl
     deployment, pipeline, plan = work.deployment, work.pipeline, work.plan
     interval, parallelism = plan.applies, plan.record.parallelism
     assert interval is not None, "a snapshot without an interval has no events"
-    places = SourcePlaces(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
-    files = files_of_interval(spark, pipeline, places, interval, parallelism)
+    files = _files(spark, work)
     if files is not None:
         task = _with_own_events(work, files, task)
         if len(files.sources) == len(pipeline.inputs):
@@ -175,6 +186,26 @@ def run_on_events(spark: SparkSession, work: Work, task: Task[R], *, reads: Tabl
     events = read_interval(spark, pipeline, deployment.data, interval, reads=reads, without=direct.sources)
     moved, reports = _moved(spark, work, events, task, columns=event_schema(pipeline), direct=direct.rows)
     return direct.rows + moved, reports
+
+
+def _files(spark: SparkSession, work: Work) -> SourceFiles | None:
+    deployment, plan = work.deployment, work.plan
+    assert plan.applies is not None, "a snapshot without an interval has no events"
+    places = SourcePlaces(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
+    return files_of_interval(spark, work.pipeline, places, plan.applies, plan.record.parallelism)
+
+
+def own_task(spark: SparkSession, work: Work) -> tuple[int, Task[SubtaskReport]] | None:
+    """Return (number of events, task) of a snapshot whose subtasks read all events themselves, None if Spark has to
+    move some. The task expects an empty table of events.
+
+    Raises as :func:`files_of_interval`."""
+    if work.plan.applies is None or any(source.incremental for source in work.pipeline.inputs.values()):
+        return None
+    files = _files(spark, work)
+    if files is None or len(files.sources) < len(work.pipeline.inputs):
+        return None
+    return files.rows, _with_own_events(work, files, _snapshot_task(work))
 
 
 def _moved(
@@ -246,14 +277,14 @@ def _worker(wanted: pa.Schema, task: Task[Any], token: str, logs: LogSettings | 
             raise RuntimeError("a worker runs inside a Spark task only")
         subtask = context.partitionId()
         with noting_task_error(token, subtask):
-            _check_version(version)
+            check_version(version)
             report = task(subtask, context.taskAttemptId(), _events(wanted, list(batches)))
         yield pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(report)], pa.binary())})
 
     return run
 
 
-def _check_version(of_driver: str) -> None:
+def check_version(of_driver: str) -> None:
     """Raise InvalidRequestError (``other-version``) if this worker has another version of statelib than the driver."""
     if __version__ != of_driver:
         raise InvalidRequestError(

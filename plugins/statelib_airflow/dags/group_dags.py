@@ -1,0 +1,108 @@
+"""The DAG of a group of pipelines, whose snapshots one Spark job takes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.sdk import DAG, get_current_context, task
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError
+from statelib_airflow.dags.dag_settings import DagSettings
+from statelib_airflow.group_operator import BEGUN, GroupCheckpointOperator
+from statelib_airflow.hooks import hook_of_run
+from statelib_airflow.notifications import StatelibNotifier
+from statelib_airflow.runtime import runs, steps
+from statelib_airflow.runtime.steps import state_asset
+
+SUFFIX = "group"
+"""The last part of the name of the DAG of a group."""
+TASK = "checkpoints"
+
+
+def groups_of(pipelines: Iterable[Pipeline]) -> Mapping[str, Sequence[Pipeline]]:
+    """Return the pipelines of each group by its name."""
+    groups: dict[str, list[Pipeline]] = {}
+    for pipeline in pipelines:
+        if pipeline.group:
+            groups.setdefault(pipeline.group, []).append(pipeline)
+    return groups
+
+
+def group_dag(group: str, pipelines: Sequence[Pipeline], schedule: Any, settings: DagSettings) -> DAG:
+    """Return the scheduled DAG of a group: each run applies one data interval to each of its pipelines. ``schedule``:
+    what starts the runs.
+
+    Raises InvalidRequestError (``group-schedule``) if the pipelines have different schedules."""
+    first = pipelines[0]
+    for other in pipelines:
+        if other.schedule != first.schedule:
+            raise InvalidRequestError(
+                f"group {group}: {first.name} and {other.name} have different schedules",
+                kind="group-schedule",
+                hint="write the same 'schedule' into the file of each pipeline of a group",
+            )
+    names = ", ".join(f"`{pipeline.name}`" for pipeline in pipelines)
+    with DAG(
+        f"{group}.{SUFFIX}",
+        schedule=schedule,
+        start_date=first.schedule.start if first.schedule else None,
+        end_date=first.schedule.end if first.schedule else None,
+        catchup=first.schedule.catchup if first.schedule else False,
+        max_active_runs=1,
+        doc_md=_DOCUMENT.format(group=group, names=names),
+        **settings.arguments(["statelib", group], _defaults(group, pipelines)),
+    ) as dag:
+        run = GroupCheckpointOperator(
+            task_id=TASK,
+            group=group,
+            pipelines=[str(Path(pipeline.path).resolve()) for pipeline in pipelines],
+            conn_id=settings.spark_conn_id,
+            outlets=[state_asset(pipeline.name) for pipeline in pipelines],
+            execution_timeout=timedelta(seconds=sum(p.checkpoint.timeout_s for p in pipelines)),
+        )
+        aborted: Any = abort()
+        run >> aborted.as_teardown()
+    return dag
+
+
+def _defaults(group: str, pipelines: Sequence[Pipeline]) -> dict[str, Any]:
+    """Return the default arguments: the most retries that a pipeline has, and the notifiers of all, each once."""
+    most = max((pipeline.retries for pipeline in pipelines), key=lambda retries: retries.count)
+    chosen: list[dict[str, Any]] = []
+    for entry in (entry for pipeline in pipelines for entry in pipeline.alerts.notify):
+        notifier = {"notifier": entry.notifier, "arguments": dict(entry.arguments)}
+        if notifier not in chosen:
+            chosen.append(notifier)
+    return {
+        "retries": most.count,
+        "retry_delay": timedelta(seconds=most.delay_s),
+        "on_failure_callback": [StatelibNotifier(f"group {group}", **notifier) for notifier in chosen or [{}]],
+    }
+
+
+@task(task_id="abort", retries=2)
+def abort() -> list[str]:
+    """Abort the checkpoints of the run that are still pending, as after a run that somebody ended. The task is skipped
+    if there are none. Return the names of their pipelines."""
+    context = get_current_context()
+    begun = context["ti"].xcom_pull(task_ids=TASK, key=BEGUN) or {}
+    pending = [name for name, number in begun.items() if steps.is_pending(hook_of_run(), name, number)]
+    if not pending:
+        raise AirflowSkipException("no checkpoint is pending: nothing to abort")
+    for name in pending:
+        steps.abort(hook_of_run(), name, begun[name], runs.failed_tasks(context), context)
+    return pending
+
+
+_DOCUMENT = """\
+### Group {group}
+One Spark job takes the checkpoints of {names}.
+
+`checkpoints` begins a checkpoint of each pipeline, runs the job, and then checks, registers and publishes each on its
+own. A pipeline that fails does not stop the others: the task fails at the end and names it, and a retry runs only those
+that failed. Its log and its returned value have a line per pipeline. `abort` aborts what a stopped run leaves pending.
+Clearing a run is safe: an interval that a state has already is not applied again.
+"""
