@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +16,7 @@ from statelib.flows.gate import shares as gate_shares
 from statelib.flows.gate.shares import Shares, shares_of
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import CheckpointId
+from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.savepoints import stored_content
 from statelib.savepoints.opened import Checkpoint
@@ -24,10 +25,22 @@ from statelib.spark.snapshot import driver
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.storage.uris import local_path
 from tests.integration.gate_rotation import NAME, facts_of, guests, new_world, run_day, taken
-from tests.support.worlds import day
+from tests.support.worlds import checkpoint_of, day, new_deployment
 
 DAMAGED = ("read-back-failed", "checksum-mismatch", "size-mismatch", "corrupt-rocksdb")
 """The kinds of error: one task reads the file, another one the entries in it, and either may be the first."""
+
+BLIND = """\
+name: blind
+source: {path: "{data}/{start}-{end}", columns: {guest: string, amount: long}}
+key: guest
+states: {total: {kind: value, fields: {n: {agg: count}, sum: {agg: sum, of: amount}}}}
+backend: heap
+parallelism: 2
+max_parallelism: 8
+checks: {read_back: {rotate: 1/4}, in_job_from_bytes: 0}
+checkpoint: {strategy: changelog, blind: true, materialize_after_checkpoints: 1, inline_threshold_bytes: 0}
+"""
 
 
 def large(root: Path, read_back: str = "{rotate: 1/4}") -> Deployment:
@@ -52,6 +65,29 @@ def test_a_small_checkpoint_is_left_to_the_gate(tmp_path: Path) -> None:
     number = taken(deployment, 1, guests(0, 50))
     record = deployment.catalog().get(NAME, number)
     assert shares_of(deployment, deployment.pipeline(NAME), record, deployment.open(record)) is None
+
+
+def test_tasks_read_the_state_with_which_deltas_were_merged(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "blind.yaml").write_text(BLIND)
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    planned = {}
+    for number in (1, 2, 3):
+        events = pa.table({"guest": [f"g{n}" for n in range(60)], "amount": pa.array(range(60), pa.int64())})
+        checkpoint = checkpoint_of(deployment, "blind", number, events)
+        record = deployment.catalog().get(PipelineName("blind"), checkpoint)
+        planned[number] = shares_of(deployment, deployment.pipeline("blind"), record, deployment.open(record))
+    assert planned[2] is None, "it has open deltas, which the gate reads"
+    merged = planned[3]
+    assert merged is not None
+    assert merged.opened.manifest is not None
+    assert len(merged.reading.files) == len(merged.opened.manifest.files)
+    read_all(merged, tmp_path)
+    for file in merged.reading.files:
+        path = Path(local_path(file.path))
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CorruptStateError):
+        read_all(merged, tmp_path)
 
 
 def test_the_shares_together_read_what_the_gate_would_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ _PROBLEMS = {"missing": "it is missing", "size": "it has another size", "checksu
 @dataclass(frozen=True)
 class Shares:
     """The reading of a checkpoint, to be divided among ``number`` tasks. It can be pickled. ``base``: the statistics of
-    the base; None if it is not known."""
+    the base; None if they are not known."""
 
     opened: Checkpoint
     reading: Reading
@@ -80,19 +80,17 @@ def shares_of(
     deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, opened: Checkpoint
 ) -> Shares | None:
     """Return the reading of a checkpoint that is not published yet; None if the gate itself shall read it, because it
-    is small, because only the gate can record the counts of its keys, or because of open deltas."""
+    is small, because only the gate can record the counts of its keys, or because it has open deltas."""
     manifest, catalog = opened.manifest, deployment.catalog()
-    if manifest is None or (manifest.keys is None and are_keys_countable(manifest.schema)):
+    if manifest is None or manifest.deltas or (manifest.keys is None and are_keys_countable(manifest.schema)):
         return None
     lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
     base = deployment.open(lineage[0]) if lineage else None
-    if manifest.deltas or (base is not None and base.manifest is not None and base.manifest.deltas):
-        return None
     proved = base if lineage and catalog.gate.has_proved(record.pipeline, lineage[0].checkpoint_id) else None
     reading = reading_of(pipeline, opened, proved, record=record, checkpoints=len(lineage))
     if reading.size_bytes < pipeline.checks.in_job_from_bytes:
         return None
     before = None
-    if base is not None and base.manifest is not None:
+    if base is not None and base.manifest is not None and not base.manifest.deltas:
         before = base_statistics(pipeline, base, base.manifest.statistics, manifest)
     return Shares(opened, reading, before, record.parallelism)
