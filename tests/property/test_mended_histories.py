@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from statelib.errors import InvalidRequestError
@@ -49,10 +49,10 @@ DELETING = PIPELINE.replace("source: {", "order_by: [at]\nsource: {delete_when: 
     "  per_item:", "# per_item:"
 )
 STRATEGIES = [("heap", "canonical"), ("heap", "changelog"), ("rocksdb", "incremental"), ("rocksdb", "changelog")]
-USERS = st.lists(st.integers(0, 9), max_size=8)
+USERS = st.lists(st.integers(0, 5), max_size=6)
 STEPS = st.one_of(
     st.tuples(st.just("run"), USERS),
-    st.tuples(st.just("mend"), st.tuples(st.integers(0, 9), USERS)),
+    *[st.tuples(st.just("mend"), st.tuples(st.integers(0, 9), USERS))] * 3,
     st.tuples(st.just("restore"), st.integers(0, 5)),
     st.tuples(st.just("rescale"), st.integers(1, 3)),
 )
@@ -149,12 +149,19 @@ class History:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(
-    steps=st.lists(STEPS, min_size=4, max_size=10),
+    runs=st.lists(USERS, min_size=2, max_size=4),
+    steps=st.lists(STEPS, min_size=2, max_size=8),
     storing=st.sampled_from(STRATEGIES),
     file=st.sampled_from([PIPELINE, DELETING]),
 )
-def test_a_mended_state_is_that_of_a_replay(steps: list[tuple[str, Any]], storing: tuple[str, str], file: str) -> None:
+@example([[0, 1], [0, 2], [0, 1, 3]], [("mend", (n, [0, 0, 4 + n])) for n in range(3)], STRATEGIES[0], PIPELINE)
+@example([[0, 1], [0, 2], [0, 1, 3]], [("mend", (n, [0, 1 + n, 2])) for n in (2, 0, 1, 0)], STRATEGIES[2], DELETING)
+def test_a_mended_state_is_that_of_a_replay(
+    runs: list[list[int]], steps: list[tuple[str, Any]], storing: tuple[str, str], file: str
+) -> None:
     with tempfile.TemporaryDirectory() as root:
         history = History(Path(root), storing, file)
+        for users in runs:
+            history.run(users)
         for name, argument in steps:
             getattr(history, name)(argument)

@@ -59,7 +59,8 @@ def lineage_of(deployment: Deployment, pipeline: Pipeline, record: CheckpointRec
 
     Raises as :meth:`Deployment.open`."""
     manifest = deployment.open(record).manifest
-    inputs = [] if record.interval is None else _sources(deployment, pipeline, record, record.interval)
+    interval = record.mends or record.interval
+    inputs = [] if interval is None else _sources(deployment, pipeline, record, interval)
     if record.base is not None:
         inputs.append(LineageDataset(*state_name(pipeline.name), version=str(record.base)))
     return Lineage(tuple(inputs), (_state(pipeline, record, manifest),))
