@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from statelib.errors import CorruptStateError, NotFoundError
 from statelib.flows.checkpoint.steps import begin, check, register
@@ -15,6 +17,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.restore import costs
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.recorded_changes import changes_name
+from statelib.spark.snapshot.driver import run_snapshot
 from tests.support.worlds import day, new_deployment, publish_here
 
 FILE = """\
@@ -135,3 +138,24 @@ def test_a_lost_file_ends_the_run(tmp_path: Path) -> None:
     begun = begin(deployment, pipeline, day(2), "test")
     with pytest.raises(NotFoundError, match="No such file"):
         publish_here(deployment, pipeline, begun.checkpoint_id, pa.table({"shop": [1], "amount": [1]}))
+
+
+def test_a_spark_job_reads_touched_entries(tmp_path: Path, spark: SparkSession) -> None:
+    source = 'source: {format: parquet, path: "{data}/{start:%Y-%m-%d}"'
+    deployment = deployment_in(
+        tmp_path, ", reads: touched", FILE.replace('source: {path: "{data}/{start}-{end}"', source)
+    )
+    run(deployment, 1)
+    pipeline = deployment.pipeline("sales")
+    begun = begin(deployment, pipeline, day(2), "test")
+    (tmp_path / "2013-01-02").mkdir()
+    pq.write_table(pa.table({"shop": [3, 4, SHOPS], "amount": [30, 40, 50]}), tmp_path / "2013-01-02" / "part.parquet")
+    assert run_snapshot(spark, deployment, pipeline, begun.checkpoint_id) is not None
+    assert check(deployment, pipeline, begun.checkpoint_id).passed
+    register(deployment, pipeline, begun.checkpoint_id)
+    manifest = opened(deployment, 2).manifest
+    assert manifest is not None
+    assert set(manifest.restored_from) == {"touched"}
+    assert (manifest.entries, manifest.total_keys) == (SHOPS + 1, SHOPS + 1)
+    values = {row["key"]: row["value"] for row in opened(deployment, 2).to_arrow("total").to_pylist()}
+    assert [values[shop] for shop in (3, SHOPS)] == [{"n": 2, "sum": 33}, {"n": 1, "sum": 50}]
