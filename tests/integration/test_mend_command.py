@@ -104,6 +104,9 @@ def test_a_day_is_mended_and_the_next_run_continues(shop: Deployment) -> None:
     for number in (1, 3, 4):  # other days are not read
         (Path(shop.data) / f"2013-01-{number:02}.parquet").unlink()
     said(shop, *command, "--yes")
+    mended = f"mends {command[-1]}"
+    assert mended in said(shop, "checkpoints", "list", "--pipeline", "sales")
+    assert mended in " ".join(said(shop, "checkpoints", "show", "sales/head").split())
     record = head(shop, "sales")
     assert (record.checkpoint_id, record.base, record.mends) == (5, 4, day(2))
     expected = {"a": (3, 112, 100), "b": (2, 52, 50), "d": (1, 5, 5), "e": (1, 7, 7)}

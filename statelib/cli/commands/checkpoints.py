@@ -86,17 +86,22 @@ def _list_view(rows: Sequence[Row], everything: bool) -> Iterator[Block]:
 def _cells(record: CheckpointRecord, in_lineage: bool, gate: GateSummary | None) -> list[str]:
     completed = record.state is CheckpointState.COMPLETED
     return [
-        str(record.checkpoint_id), "*" if in_lineage else "", record.kind.lower(), _interval(record.interval),
+        str(record.checkpoint_id), "*" if in_lineage else "", record.kind.lower(), _interval(record),
         "-" if record.base is None else str(record.base), record.strategy, str(record.parallelism),
         count(record.keys), size(record.size_bytes), gate_cell(record, gate),
         minute(record.completed_at_ms) if completed else record.state.lower(),
     ]  # fmt: skip
 
 
-def _interval(interval: DataInterval | None) -> str:
+def _interval(record: CheckpointRecord) -> str:
+    """Return the interval that a checkpoint applied or mends, '-' if there is none."""
+    if record.mends is not None:
+        return f"mends {_start(record.mends)}"
+    return "-" if record.interval is None else _start(record.interval)
+
+
+def _start(interval: DataInterval) -> str:
     """Return the day of an interval that is one whole day; of any other interval, the minute in which it starts."""
-    if interval is None:
-        return "-"
     whole_day = interval.start_ms % DAY_MS == 0 and interval.end_ms - interval.start_ms == DAY_MS
     return when(interval.start_ms)[: 10 if whole_day else 16]
 
@@ -133,6 +138,8 @@ def _fields(record: CheckpointRecord) -> Iterator[tuple[str, str]]:
     yield "state", record.state.lower() + (f": {why(record)}" if record.reason else "")
     if record.interval:
         yield "interval", f"{when(record.interval.start_ms)} to {when(record.interval.end_ms)} UTC"
+    if record.mends:
+        yield "mends", f"{when(record.mends.start_ms)} to {when(record.mends.end_ms)} UTC"
     yield "base", "none: built from nothing" if record.base is None else f"{record.pipeline}/{record.base}"
     if record.events:
         events = record.events
