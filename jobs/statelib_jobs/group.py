@@ -26,11 +26,12 @@ def main() -> None:
     members = [Member(load_pipeline(Path(path)), CheckpointId(number)) for path, number in ids.items()]
     with session(f"group {arguments.group}") as spark:
         errors = run_group(spark, deployment(), members)
+        named = {name: f"{getattr(error, 'kind', type(error).__name__)}: {error}" for name, error in errors.items()}
         for member in members:
-            error = errors.get(member.pipeline.name)
-            print(f"{member.pipeline.name} checkpoint {member.checkpoint_id}: {error or 'published'}")
+            result = named.get(member.pipeline.name, "published")
+            print(f"{member.pipeline.name} checkpoint {member.checkpoint_id}: {result}")
         if errors:
-            failed = "; ".join(f"{name}: {error}" for name, error in sorted(errors.items()))
+            failed = "; ".join(f"{name}: {error}" for name, error in sorted(named.items()))
             raise RetryableError(
                 f"{len(errors)} of {len(members)} pipelines of group {arguments.group} failed: {failed}",
                 kind="group-failed",

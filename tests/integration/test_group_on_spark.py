@@ -1,17 +1,21 @@
 """Several small pipelines in one Spark job: each succeeds or fails on its own."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from statelib.flows.checkpoint.steps import begin
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms
 from statelib.spark.snapshot.group import Member, run_group
+from tests.integration.shop import environment
 from tests.integration.shop_cli import call, refused, said
 from tests.integration.test_cli_run import FIRST, write_day
 from tests.integration.test_events_counted import jobs
@@ -32,6 +36,26 @@ parallelism: {parallelism}
 """
 SUM = "value: {agg: sum, of: amount}"
 FAILING = 'fields: {sold: long}, function: "tests.integration.users_that_fail:%s"'
+CRASH = """
+import os, sys
+from pathlib import Path
+from statelib import crash_points
+from statelib.definition.pipeline import load_pipeline
+from statelib.flows.wiring import deployment
+from statelib.spark.session.local_session import new_session
+from statelib.spark.snapshot.group import Member, run_group
+
+def die_at_the_second(name, seen=[]):
+    if name == "snapshot: before publish":
+        seen.append(name)
+        if len(seen) == 2:
+            os._exit(7)
+
+crash_points.armed.append(die_at_the_second)
+own = deployment()
+members = [Member(own.pipeline(name), 1) for name in ("a", "b")]
+run_group(new_session("crash", "local[2]"), own, members)
+"""
 DAY_MS = 86_400_000
 
 
@@ -124,3 +148,21 @@ def test_groups_that_do_not_exist_and_contradicting_words_are_refused(deployment
     assert "no pipeline file has group: daily; known are hourly" in refused(deployment, "run", "--group", "daily")
     assert "found none" in refused(deployment, "run")
     assert "found both" in refused(deployment, "run", "a", "--group", "hourly")
+
+
+def test_a_snapshot_that_a_killed_driver_has_published_stays_published(
+    deployment: Deployment, spark: SparkSession
+) -> None:
+    interval = DataInterval(epoch_ms(FIRST), epoch_ms(FIRST) + DAY_MS)
+    pipelines = [deployment.pipeline(name) for name in ("a", "b")]
+    members = [Member(p, begin(deployment, p, interval, "test").checkpoint_id) for p in pipelines]
+    variables = os.environ | environment(deployment)
+    killed = subprocess.run([sys.executable, "-c", CRASH], env=variables, capture_output=True, text=True, check=False)
+    assert killed.returncode == 7, killed.stderr
+    (published,) = Path(deployment.storage_root).rglob("_metadata")
+    before = published.stat().st_mtime_ns
+    assert run_group(spark, deployment, members) == {}
+    assert published.stat().st_mtime_ns == before
+    for pipeline, member in zip(pipelines, members, strict=True):
+        register(deployment, pipeline, member.checkpoint_id)
+        assert totals(deployment, pipeline.name) == {"a": 1, "b": 2}
