@@ -31,7 +31,7 @@ name: {name}
 source:
   format: parquet
   path: "{{data}}/events/{{start:%Y-%m-%d}}{files}"
-  columns: {{key: long, amount: double, ts: long, text: string}}
+  columns: {{key: long, amount: double, ts: long, text: string{columns}}}
 key: [{key}]
 states:
   activity:
@@ -63,11 +63,13 @@ def write_batches(
     skew: float = 0.0,
     texts: int = 0,
     first: int = 0,
+    more_types: bool = False,
 ) -> None:
     """Write the batch of each round from ``first`` on, always the same for the same arguments. Times are unique:
     there are no ties for ``last``. ``keys``: the number of possible keys, by default the number of events; the first
     round uses all of them, the others a part ``touched`` of them. ``skew``: an exponent above 0 puts most events on
-    few keys. ``texts``: the number of texts for each key; by default, a key has one of its own."""
+    few keys. ``texts``: the number of texts for each key; by default, a key has one of its own.
+    ``more_types``: amounts and times are written again, as decimals and timestamps."""
     keys = keys or events
     for number in range(first, rounds):
         reach = keys if number == 0 else max(int(keys * touched), 1)
@@ -85,6 +87,9 @@ def write_batches(
                 "ts": pa.array(rows + number * events),
                 "text": pa.array(np.char.add("text-of-", np.char.zfill(named.astype("U8"), 8))),
             }
+            if more_types:
+                columns["price"] = pa.array(amounts).cast(pa.decimal128(18, 2))
+                columns["at"] = columns["ts"].cast(pa.timestamp("ms", "UTC"))
             pq.write_table(pa.table(columns), directory / f"{file}.parquet")
 
 
@@ -113,18 +118,20 @@ def new_pipeline(
     parallelism: int = PARALLELISM,
     settings: str = "",
     files: str = "",
+    columns: str = "",
     more: str = "",
 ) -> Pipeline:
     """Return a pipeline of the workload on ``heap`` or ``rocksdb``, by default with the backend's usual strategy.
     ``settings``: more keys of its ``checkpoint``, in YAML; ``files``: a pattern behind its source's path, because of
-    which Spark reads the events and moves them. ``more``: further keys of the file, in YAML."""
+    which Spark reads the events and moves them. ``columns``: further columns of the events, in YAML. ``more``: further
+    keys of the file, in YAML."""
     strategy = strategy or {"heap": "canonical", "rocksdb": "full"}[backend]
     name = name or f"bench_{backend}_{strategy}"
     path = root / "pipelines" / f"{name}.yaml"
     path.write_text(
         _PIPELINE.format(
             name=name, backend=backend, strategy=strategy, key=key, state=state, parallelism=parallelism,
-            settings=settings and f", {settings}", files=files,
+            settings=settings and f", {settings}", files=files, columns=columns and f", {columns}",
         )
         + more
     )  # fmt: skip

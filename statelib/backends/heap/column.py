@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.backends.key_order import as_ragged
-from statelib.wire.ragged import Ragged, concat, offsets_of
+from statelib.backends.key_order import as_arrow, as_ragged
+from statelib.wire.ragged import Ragged, offsets_of
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """The bytes of loaded values that are joined to one chunk. Larger chunks are fewer to search, but joining copies all
@@ -37,14 +37,17 @@ class ValueColumn:
 
     def take(self, rows: Rows) -> Ragged:
         """Return the values of ``rows``."""
+        return as_ragged(self._taken(rows))
+
+    def _taken(self, rows: Rows) -> pa.LargeBinaryArray:
         if len(self.chunks) == 1:
-            return as_ragged(self.chunks[0]).take(rows)
+            return self.chunks[0].take(pa.array(rows))
         owners = np.searchsorted(self.offsets, rows, side="right") - 1
         order = np.argsort(owners, kind="stable")
         bounds = np.searchsorted(owners[order], np.arange(len(self.chunks) + 1))
-        by_chunk = concat(
+        by_chunk = pa.concat_arrays(
             [
-                as_ragged(chunk).take(rows[order[a:b]] - first)
+                chunk.take(pa.array(rows[order[a:b]] - first))
                 for chunk, first, a, b in zip(self.chunks, self.offsets[:-1], bounds[:-1], bounds[1:], strict=True)
             ]
         )
@@ -52,16 +55,16 @@ class ValueColumn:
             return by_chunk
         at = np.empty(len(rows), np.int64)
         at[order] = np.arange(len(rows))
-        return by_chunk.take(at)
+        return by_chunk.take(pa.array(at))
 
     def appended(self, chunks: list[pa.LargeBinaryArray]) -> "ValueColumn":
         """Return a column with ``chunks`` after its own. No chunk is copied."""
         filled = [chunk for chunk in (*self.chunks, *chunks) if len(chunk)]
         return ValueColumn(filled or self.chunks)
 
-    def joined(self, values: Ragged) -> Ragged:
-        """Return all values, and ``values`` after them, as a copy."""
-        return concat([*map(as_ragged, self.chunks), values])
+    def replaced(self, values: Ragged, rows: Rows) -> "ValueColumn":
+        """Return a column of the given rows of this one with ``values`` after it."""
+        return ValueColumn([pa.concat_arrays([*self.chunks, as_arrow(values)]).take(pa.array(rows))])
 
 
 class Loads:

@@ -63,8 +63,7 @@ class HeapTable:
         added = np.flatnonzero(~present & ~removed)
         from_values = np.concatenate([source[keep], len(self) + added])
         new_keys = as_arrow(concat([as_ragged(_filtered(self.keys, keep)), keys.take(added)]))
-        new_values = as_arrow(self.values.joined(values).take(from_values))
-        return HeapTable(self.descriptor, new_keys, ValueColumn([new_values]))
+        return HeapTable(self.descriptor, new_keys, self.values.replaced(values, from_values))
 
     def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.LargeBinaryArray]) -> "HeapTable":
         """Return a table with further rows after its own. The table must not have any of their keys. The list ``keys``

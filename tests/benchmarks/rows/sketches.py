@@ -1,13 +1,14 @@
-"""Rows P26: the batches of P1 into state with a sketch of the times, against the same state with a sum.
+"""Rows P26: the batches of P1 into state with sketches, decimals or sessions, against the same state with a sum.
 
-All pipelines take turns in one warm session. Each event has a time of its own, so the sketches must have as many
-entries as there were events: few per key here, as in P1, and many per key in ``P26-large``, which has one key for
-each 5,000 events.
+All pipelines take turns in one warm session. Each event has a time of its own, so the sketches of the times must have
+as many entries as there were events: few per key here, as in P1, and many per key in ``P26-large``, which has one key
+for each 5,000 events. The sessions never end: each key has one, and each round makes it longer.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.benchmarks.contenders import Stateful, new_session
@@ -23,6 +24,14 @@ AGGREGATES = {"approx_distinct": (8, 4), "theta": (16, 8), "approx_quantiles": (
 """Per sketch the bytes before its entries, and those of an entry."""
 SMALL, SINGLE_HEAD = 7, 8
 """The entries of a sketch that lists them in its shortest form, and the bytes before a single entry."""
+SUM = "{agg: sum, of: amount}"
+WINDOW = "\n    window: {time: at, session: 10000d, allowed_lateness: 36500d, retain: 1d}"
+STATES = {
+    "sum": VALUE,
+    **{agg: VALUE.replace(SUM, f"{{agg: {agg}, of: ts}}") for agg in AGGREGATES},
+    "sum of decimals": VALUE.replace(SUM, "{agg: sum, of: price}"),
+    "sum per session": VALUE + WINDOW,
+}
 
 
 def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
@@ -32,30 +41,51 @@ def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]
         for row in rows:
             (directory := root / row).mkdir()
             events = max(int(BATCH * scale), 10_000)
-            write_batches(directory, WARMUPS + runs, events, keys=max(int(events * KEYS[row]), 2))
+            keys = max(int(events * KEYS[row]), 2)
+            write_batches(directory, WARMUPS + runs, events, keys=keys, more_types=True)
             deployment = new_deployment(directory)
-            states = {"sum": VALUE} | {
-                agg: VALUE.replace("{agg: sum, of: amount}", f"{{agg: {agg}, of: ts}}") for agg in AGGREGATES
-            }
             sides = {
-                agg: Stateful(spark, deployment, new_pipeline(directory, "heap", name=f"bench_{agg}", state=state))
-                for agg, state in states.items()
+                what: Stateful(spark, deployment, _pipeline(directory, number, state))
+                for number, (what, state) in enumerate(STATES.items())
             }
-            figures = take_turns({agg: side.contender() for agg, side in sides.items()}, runs, WARMUPS)
+            figures = take_turns({what: side.contender() for what, side in sides.items()}, runs, WARMUPS)
             applied = (WARMUPS + runs) * events
-            for agg in AGGREGATES:
-                note = _note(sides[agg], agg, applied)
-                what = f"{agg} beside count and last, heap"
-                ratios.append(Ratio(row, what, "sum", "≤ 1.5", "cpu s", figures[agg], figures["sum"], note=note))
+            sums = _values(sides["sum"])
+            for what in STATES:
+                if what != "sum":
+                    note = _note(_values(sides[what]), sums, what, applied)
+                    name = f"{what} beside count and last, heap"
+                    ratios.append(Ratio(row, name, "sum", "≤ 1.5", "cpu s", figures[what], figures["sum"], note=note))
         return ratios
     finally:
         spark.stop()
 
 
-def _note(side: Stateful, agg: str, applied: int) -> str:
-    """Return the numbers of events and of keys, or that events are missing in the sketches or in the counts."""
-    values = side.opened().to_arrow("activity")["value"].combine_chunks()
+def _pipeline(directory: Path, number: int, state: str) -> object:
+    columns = "price: 'decimal(18, 2)'" if "of: price" in state else "at: instant" if "window" in state else ""
+    return new_pipeline(directory, "heap", name=f"bench_{number}", state=state, columns=columns)
+
+
+def _values(side: Stateful) -> pa.StructArray:
+    return side.opened().to_arrow("activity")["value"].combine_chunks()
+
+
+def _note(values: pa.StructArray, sums: pa.StructArray, what: str, applied: int) -> str:
+    """Return the numbers of events and of keys, or that events are missing in the counts, the sketches or the sums."""
     counted = pc.sum(values.field("events")).as_py()
+    right = _sketches_are_right(values, what) if what in AGGREGATES else _total(values) == _total(sums)
+    if counted != applied or len(values) != len(sums) or not right:
+        return (
+            f"INVALID, expected {applied} events of {len(sums)} keys, found {counted} of {len(values)}, or other values"
+        )
+    return f"{applied:,} events, {len(values):,} keys"
+
+
+def _total(values: pa.StructArray) -> float:
+    return float(pc.sum(values.field("amount")).as_py())
+
+
+def _sketches_are_right(values: pa.StructArray, agg: str) -> bool:
     lengths = pc.binary_length(values.field("amount")).to_numpy()
     head, width = AGGREGATES[agg]
     events = values.field("events").to_numpy()
@@ -63,6 +93,4 @@ def _note(side: Stateful, agg: str, applied: int) -> str:
     entries = (lengths - head) // width
     if head > SINGLE_HEAD:
         entries[events == 1] = (lengths[events == 1] - SINGLE_HEAD) // width
-    if counted != applied or (entries[small] != events[small]).any():
-        return f"INVALID, expected {applied} events, found {counted}, or sketches of other events"
-    return f"{applied:,} events, {len(values):,} keys"
+    return bool((entries[small] == events[small]).all())
