@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.definition.pipeline import Pipeline
 from tests.benchmarks.contenders import Stateful, new_session
 from tests.benchmarks.events import VALUE, new_deployment, new_pipeline, write_batches
 from tests.benchmarks.measure import Ratio, take_turns
@@ -61,7 +62,7 @@ def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]
         spark.stop()
 
 
-def _pipeline(directory: Path, number: int, state: str) -> object:
+def _pipeline(directory: Path, number: int, state: str) -> Pipeline:
     columns = "price: 'decimal(18, 2)'" if "of: price" in state else "at: instant" if "window" in state else ""
     return new_pipeline(directory, "heap", name=f"bench_{number}", state=state, columns=columns)
 
