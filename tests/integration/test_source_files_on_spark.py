@@ -4,6 +4,7 @@ Files that they cannot read are left to Spark."""
 import logging
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -123,6 +124,37 @@ def test_narrower_columns_are_widened_like_in_spark(spark: SparkSession, tmp_pat
     table = read_by_subtasks(spark, pipeline, tmp_path)
     assert table is not None
     assert table == read_by_spark(spark, pipeline, tmp_path)
+
+
+@pytest.mark.parametrize("declared", ["decimal(18, 2)", "decimal(25, 6)", "decimal(38, 2)"])
+@pytest.mark.parametrize("stored", [(4, 2), (10, 2), (18, 2), (3, 0)])
+@pytest.mark.parametrize("writer", ["Arrow", "Arrow, as integers", "Spark"])
+def test_decimals_are_read_like_in_spark(
+    spark: SparkSession, tmp_path: Path, writer: str, stored: tuple[int, int], declared: str
+) -> None:
+    digits = 10 ** stored[0] - 1
+    unscaled = [0, 1, -1, digits, -digits, None]
+    values = [None if n is None else Decimal(n).scaleb(-stored[1]) for n in unscaled]
+    table = pa.table({"n": pa.array(range(len(values))), "p": pa.array(values, pa.decimal128(*stored))})
+    if writer == "Spark":
+        spark.createDataFrame(table).repartition(1).write.parquet(str(tmp_path / SOURCE))
+    else:
+        (tmp_path / SOURCE).mkdir()
+        as_integers = writer == "Arrow, as integers"
+        pq.write_table(table, tmp_path / SOURCE / "a.parquet", store_decimal_as_integer=as_integers)
+    pipeline = new_pipeline(tmp_path, {"n": "long", "p": f"'{declared}'"})
+    read = read_by_subtasks(spark, pipeline, tmp_path)
+    assert read is not None
+    assert read["p"].to_pylist() == values
+    assert read == read_by_spark(spark, pipeline, tmp_path)
+
+
+def test_a_decimal_with_more_digits_than_declared_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / SOURCE).mkdir()
+    table = pa.table({"n": pa.array([1]), "p": pa.array([Decimal("1.234")], pa.decimal128(18, 3))})
+    pq.write_table(table, tmp_path / SOURCE / "a.parquet")
+    pipeline = new_pipeline(tmp_path, {"n": "long", "p": "'decimal(18, 2)'"})
+    assert read_by_subtasks(spark, pipeline, tmp_path) is None
 
 
 def test_files_in_the_old_calendar_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

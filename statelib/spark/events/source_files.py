@@ -205,4 +205,6 @@ def _spark_type(arrow: pa.DataType) -> str:
         arrow = arrow.value_type
     if pa.types.is_timestamp(arrow) and arrow.tz is not None and arrow.unit in ("ms", "us"):
         return "timestamp"
+    if pa.types.is_decimal128(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
     return _NAMES.get(arrow, "")
