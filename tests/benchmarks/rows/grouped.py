@@ -23,23 +23,38 @@ WARMUPS = 2
 
 def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
     count = max(int(PIPELINES * scale), 2)
-    sides: dict[str, tuple[Deployment, list[Pipeline]]] = {}
-    for name, pipelines, events in (("many", count, EVENTS), ("one", 1, EVENTS * count)):
-        (directory := root / name).mkdir()
-        write_batches(directory, WARMUPS + runs, events)
-        deployment = new_deployment(directory)
-        sides[name] = deployment, [new_pipeline(directory, "heap", name=f"{name}_{n}") for n in range(pipelines)]
     spark = new_session(root)
     try:
-        many, one = Group(spark, *sides["many"]), Stateful(spark, sides["one"][0], sides["one"][1][0])
-        figures = take_turns({"many": many.contender(), "one": one.contender()}, runs, WARMUPS)
-        rows = {count * n for n in (many.smallest_events(), one.totals()[1] // count)}
+        one = _one(spark, root / "one", count, WARMUPS + runs)
+        groups = {n: _group(spark, root / f"of-{n}", count, WARMUPS + runs, parallelism=n) for n in (2, 1)}
+        contenders = {"one": one.contender()} | {f"{n}": group.contender() for n, group in groups.items()}
+        figures = take_turns(contenders, runs, WARMUPS)
+        rows = {count * group.smallest_events() for group in groups.values()} | {one.totals()[1]}
     finally:
         spark.stop()
     right = {EVENTS * count * (WARMUPS + runs)}
     note = f"{count} of {EVENTS:,} events each" if rows == right else f"INVALID, events {rows}"
-    what, against = "many small pipelines as a group", "one of as many events"
-    return [Ratio("P25", what, against, "≤ 3", "cpu s", figures["many"], figures["one"], note=note)]
+    return [
+        Ratio(
+            "P25", f"many small pipelines of parallelism {n} as a group", "one of as many events, parallelism 2",
+            "≤ 3", "cpu s", figures[f"{n}"], figures["one"], note=note,
+        )
+        for n in groups
+    ]  # fmt: skip
+
+
+def _one(spark: SparkSession, directory: Path, count: int, rounds: int) -> Stateful:
+    directory.mkdir()
+    write_batches(directory, rounds, EVENTS * count)
+    return Stateful(spark, new_deployment(directory), new_pipeline(directory, "heap", name="one"))
+
+
+def _group(spark: SparkSession, directory: Path, count: int, rounds: int, *, parallelism: int) -> "Group":
+    directory.mkdir()
+    write_batches(directory, rounds, EVENTS)
+    deployment = new_deployment(directory)
+    pipelines = [new_pipeline(directory, "heap", name=f"many_{n}", parallelism=parallelism) for n in range(count)]
+    return Group(spark, deployment, pipelines)
 
 
 class Group:
