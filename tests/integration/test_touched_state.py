@@ -69,14 +69,14 @@ def test_a_run_reads_single_entries_of_a_large_state_for_few_events(
     monkeypatch.setattr(costs, "REQUEST_BYTES", 10_000)
     deployment = deployment_in(tmp_path)
     assert run(deployment, 1).entries == SHOPS
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "statelib"):
         few = run(deployment, 2, 5, 6, 7, SHOPS)
     assert set(few.restored_from) == {"touched"}
     assert (few.entries, few.total_keys, few.keys_changed) == (SHOPS + 1, SHOPS + 1, 4)
     assert "only the entries that events touch are read" in caplog.text
     stored = sum(file.size_bytes for file in few.files)
     assert 0 < bytes_read(few) < stored / 3
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "statelib"):
         many = run(deployment, 3, *range(2_000))
     assert "touched" not in many.restored_from
     assert "reading 1007 touched keys one by one would cost as much as reading" in caplog.text
