@@ -5,12 +5,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.keyed import StateValues
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.serializers.entries.rows import StateRows, key_groups_of, statistics_of
-from statelib.serializers.entries.values import encode_values
 from statelib.wire.ragged import Ragged
 
 SCAN_ROWS = 65536
@@ -100,25 +98,3 @@ def add_entries(total: StateStatistics, rows: StateRows, prefix_width: int, sign
     with np.errstate(over="ignore"):
         digests = total.digests + other.digests if sign > 0 else total.digests - other.digests
     return StateStatistics(total.key_group_range, total.entries + sign * other.entries, digests)
-
-
-def statistics_after(
-    total: StateStatistics,
-    schema: KeyedStateSchema,
-    descriptor: StateDescriptor,
-    before: StateValues,
-    *,
-    written: tuple[pa.Array, npt.NDArray[np.bool_]],
-) -> StateStatistics:
-    """Return ``total``, the statistics of a state, after a write. ``before``: the read before it. ``written``: the
-    values, and which rows are removed instead, as from :func:`removed_rows`."""
-    values, removed = written
-    present = np.asarray(before.present.to_numpy(zero_copy_only=False), np.bool_)
-    width = prefix_width(schema.max_parallelism)
-    rest = add_entries(total, _entries(descriptor, before.keys, before.values, present), width, -1)
-    return add_entries(rest, _entries(descriptor, before.keys, values, ~removed), width, 1)
-
-
-def _entries(descriptor: StateDescriptor, keys: Ragged, values: pa.Array, some: npt.NDArray[np.bool_]) -> StateRows:
-    """Return the entries of the rows that are true in ``some``, serialized."""
-    return StateRows(keys.take(np.flatnonzero(some)), encode_values(descriptor, values.filter(pa.array(some))))

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.entries import check_owned_keys, removed_rows, statistics_after
+from statelib.backends.entries import check_owned_keys
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import StateScan, StateValues
@@ -54,9 +54,8 @@ class PartialKeyedStateBackend(WrappedBackend):
         stored: StoredEntries,
         statistics: Sequence[StateStatistics],
     ) -> None:
-        super().__init__(HeapKeyedStateBackend(schema, key_group_range))
+        super().__init__(HeapKeyedStateBackend(schema, key_group_range, whole=statistics))
         self._stored = stored
-        self._statistics = {d.name: each for d, each in zip(schema.states, statistics, strict=True)}
         self._known: dict[str, list[pa.LargeBinaryArray]] = {d.name: [] for d in schema.states}
 
     def read(self, state: str, keys: Ragged) -> StateValues:
@@ -67,17 +66,6 @@ class PartialKeyedStateBackend(WrappedBackend):
             self.inner.load(state, self._stored.find(state, unknown))
             self._known[state].append(as_arrow(unknown))
         return self.inner.read(state, keys)
-
-    def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
-        self.inner.write(before, state, values, removed)
-        descriptor = self.schema.state(state)
-        self._statistics[state] = statistics_after(
-            self._statistics[state],
-            self.schema,
-            descriptor,
-            before,
-            written=(values, removed_rows(descriptor, values, removed)),
-        )
 
     def load(self, state: str, rows: StateRows) -> None:
         raise AssertionError(f"state {state!r}: {len(rows)} entries are loaded into a backend that reads them itself")
@@ -92,9 +80,6 @@ class PartialKeyedStateBackend(WrappedBackend):
             self.inner.load(state, rows)
             self._known[state].append(as_arrow(rows.keys))
         return self.inner.count_entries(state, keys, most)
-
-    def statistics(self) -> tuple[StateStatistics, ...]:
-        return tuple(self._statistics.values())
 
     def bytes_read(self) -> int:
         """Return the number of stored bytes that have been read so far."""

@@ -46,7 +46,7 @@ def restore_partial(
     logged = logged_database(schema, key_group_range, sources)
     if logged is None or not logged.source.checksummed:
         return None
-    counted = CountedReader(logged.source.reader)
+    counted = _CountedReader(logged.source.reader)
     logged = replace(logged, source=replace(logged.source, reader=counted))
     entries = _LoggedEntries.opened(schema, logged, counted)
     if entries is None:
@@ -56,7 +56,7 @@ def restore_partial(
     return PartialKeyedStateBackend(schema, key_group_range, entries, [by_name[d.name] for d in schema.states])
 
 
-class CountedReader(StateReader):
+class _CountedReader(StateReader):
     """A reader that counts the bytes that it returns: ``size_bytes``."""
 
     def __init__(self, inner: StateReader) -> None:
@@ -98,7 +98,7 @@ class _LoggedEntries:
         lookups: Mapping[str, TableLookup],
         changes: Mapping[str, StateChanges],
         threads: ThreadPoolExecutor,
-        reader: CountedReader,
+        reader: _CountedReader,
     ) -> None:
         self._schema = schema
         self._lookups = lookups
@@ -107,7 +107,7 @@ class _LoggedEntries:
         self._reader = reader
 
     @classmethod
-    def opened(cls, schema: KeyedStateSchema, logged: Logged, reader: CountedReader) -> "_LoggedEntries | None":
+    def opened(cls, schema: KeyedStateSchema, logged: Logged, reader: _CountedReader) -> "_LoggedEntries | None":
         """Read the log and open the tables. Return None if only RocksDB can read one of them."""
         stored = logged.source.schema
         check_same_schema(stored, rocksdb_header(logged.files, reader, schema.max_parallelism).schema)

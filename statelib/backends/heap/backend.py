@@ -3,7 +3,7 @@
 Source: docs/spec/requirements.md R3, R5, R29; the role of Flink's HashMapStateBackend.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -83,13 +83,25 @@ class HeapKeyedStateBackend:
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` in memory.
 
     A read or scan after a write copies the columns of the state, so a subtask applies few large batches instead of many
-    small ones. A frozen view needs no copy: it is the table of that moment."""
+    small ones. A frozen view needs no copy: it is the table of that moment.
 
-    def __init__(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
+    ``whole``: the statistics of all entries, per state, if only some of them are loaded and the others are stored
+    elsewhere. Loads then do not change the statistics."""
+
+    def __init__(
+        self,
+        schema: KeyedStateSchema,
+        key_group_range: KeyGroupRange,
+        *,
+        whole: Sequence[StateStatistics] | None = None,
+    ) -> None:
         self._schema = schema
         self._range = key_group_range
         self._width = prefix_width(schema.max_parallelism)
         self._states = {d.name: _HeapState(empty_table(d)) for d in schema.states}
+        self._is_partial = whole is not None
+        for held, statistics in zip(self._states.values(), whole or (), strict=self._is_partial):
+            held.statistics = statistics
         self._closed = False
 
     @property
@@ -122,7 +134,8 @@ class HeapKeyedStateBackend:
         if len(rows):
             held.keys.add(as_arrow(rows.keys))
             held.values.add(as_arrow(rows.values))
-            held.statistics = None
+            if not self._is_partial:
+                held.statistics = None
 
     def set_statistics(self, statistics: Mapping[str, StateStatistics]) -> None:
         """Set the statistics of the current entries, by state name. They are not checked: the caller has counted the
@@ -167,7 +180,8 @@ class HeapKeyedStateBackend:
     def _statistics_after(self, held: _HeapState, write: _Write) -> StateStatistics | None:
         """Return the statistics after a write; None if the current ones are not counted, or if the write is large."""
         current = held.statistics
-        if current is None or len(write.removed) * _COUNTED_ANEW > len(held.table):
+        is_large = len(write.removed) * _COUNTED_ANEW > len(held.table)
+        if current is None or (is_large and not self._is_partial):
             return None
         present, put = np.flatnonzero(write.rows >= 0), np.flatnonzero(~write.removed)
         before = StateRows(write.keys.take(present), held.table.values.take(write.rows[present]))
