@@ -242,7 +242,8 @@ class AirflowClient:
         deadline = time.monotonic() + patience_s
         while (run := self.run(dag_id, run_id)).state not in FINISHED:
             if time.monotonic() > deadline:
-                raise AirflowRequestError(f"{dag_id} {run_id} is still {run.state} after {patience_s:.0f} s")
+                tasks = self.task_states(dag_id, run_id)
+                raise AirflowRequestError(f"{dag_id} {run_id} is {run.state} after {patience_s:.0f} s; tasks: {tasks}")
             meanwhile()
             time.sleep(0.4)
         return run
