@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import one_array
+from statelib.errors import InvalidRequestError
 from statelib.model.sql import MAX_DIGITS
 from statelib.serializers.columns.arrow import with_nulls
 from statelib.serializers.columns.decimal_words import decimal_array, decimal_words
@@ -30,20 +31,20 @@ def finished(agg: str, accumulators: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _decimal_averages(accumulators: pa.StructArray) -> pa.ChunkedArray:
-    """Return the averages with at least 6 digits after the point, rounded half up, as Flink's AVG does.
+    """Return the averages in 38 digits, at least 6 of them after the point, rounded half up, as Flink's AVG does. Raise
+    InvalidRequestError (``sum-overflow``) if an average has more digits.
 
     They are computed with whole numbers, because Arrow's division of decimals is wrong for some of them."""
     counted = accumulators.filter(pc.greater(pc.struct_field(accumulators, "count"), 0))
     sums, counts = counted.field("sum"), counted.field("count")
     scale = max(sums.type.scale, _AVERAGE_SCALE)
-    type_, factor = pa.decimal256(MAX_DIGITS + _AVERAGE_SCALE, scale), 10 ** (scale - sums.type.scale)
+    type_, factor = pa.decimal128(MAX_DIGITS, scale), 10 ** (scale - sums.type.scale)
     words = decimal_words(sums)
     least, most = (int(end(words[:, 0], initial=0)) for end in (np.min, np.max))
     if (words[:, 1] == words[:, 0] >> 63).all() and max(most, -least) * factor < _LONG_LIMIT:
-        averages = _rounded_quotients(words[:, 0] * factor, counts.to_numpy(), scale).cast(type_)
+        averages = _rounded_quotients(words[:, 0] * factor, counts.to_numpy(), type_)
     else:
-        pairs = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
-        averages = pa.array([_average(total, count, scale) for total, count in pairs], type_)
+        averages = _large_averages(sums, counts, type_)
     return pa.chunked_array([with_nulls(averages, _is_counted(accumulators))])
 
 
@@ -52,14 +53,29 @@ def _is_counted(accumulators: pa.StructArray) -> npt.NDArray[np.bool_]:
     return np.asarray(counts.to_numpy(zero_copy_only=False) > 0, np.bool_)
 
 
-def _rounded_quotients(totals: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], scale: int) -> pa.Array:
+def _rounded_quotients(
+    totals: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], type_: pa.Decimal128Type
+) -> pa.Array:
     whole, rest = np.divmod(np.abs(totals), counts)
     quotients = np.sign(totals) * (whole + (rest >= counts - rest))
-    return decimal_array(np.stack([quotients, quotients >> 63], axis=1), pa.decimal128(MAX_DIGITS, scale))
+    return decimal_array(np.stack([quotients, quotients >> 63], axis=1), type_)
+
+
+def _large_averages(sums: pa.Array, counts: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
+    """Return the averages of sums that are too large for a long."""
+    pairs = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
+    try:
+        return pa.array([_average(total, count, type_.scale) for total, count in pairs], type_)
+    except pa.ArrowInvalid:
+        raise InvalidRequestError(
+            f"average of decimals: expected at most {MAX_DIGITS} digits, {type_.scale} of them after the point, found "
+            "more",
+            kind="sum-overflow",
+            hint="declare the column as double, or aggregate sum and count instead",
+        ) from None
 
 
 def _average(total: Decimal, count: int, scale: int) -> Decimal:
-    """Return the average of a sum that is too large for a long."""
     unscaled = int(total.scaleb(scale, _EXACT))
     whole, rest = divmod(abs(unscaled), count)
     quotient = whole + (2 * rest >= count)

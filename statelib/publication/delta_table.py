@@ -223,10 +223,7 @@ def _text_of(type_: Any) -> str:
 
 
 def _in_microseconds(type_: pa.DataType) -> pa.DataType:
-    """Return the type with microseconds in place of nanoseconds, and 38 digits in place of more, which Delta does not
-    have."""
-    if pa.types.is_decimal256(type_):
-        return pa.decimal128(38, type_.scale)
+    """Return the type with microseconds in place of nanoseconds, which Delta does not have."""
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", type_.tz)
     if pa.types.is_map(type_):

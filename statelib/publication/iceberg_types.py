@@ -36,8 +36,6 @@ def _stored(type_: pa.DataType) -> pa.DataType:
 
 
 def _stored_number(type_: pa.DataType) -> pa.DataType:
-    if kinds.is_decimal256(type_):
-        return pa.decimal128(38, type_.scale)  # values with more digits are refused
     if kinds.is_integer(type_) and type_ != pa.uint64():
         return pa.int64() if type_ in _LONGS else pa.int32()
     if kinds.is_string(type_) or kinds.is_large_string(type_):

@@ -273,4 +273,3 @@ def triggered(page: Page, tour: Tour, dag_id: str, *, approve: bool = False) -> 
     ended = tour.client.wait_for_run(dag_id, run.run_id, RUN_PATIENCE_S)
     assert ended.state == "success", tour.client.failed_log(ended)
     return dict(tour.client.call("GET", f"/dags/{dag_id}/dagRuns")["dag_runs"][0]["conf"])
-

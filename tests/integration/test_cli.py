@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -210,6 +212,18 @@ def test_pipeline_files_need_one_setting_only(shop: Deployment) -> None:
         line = refused(Deployment(*("" for _ in environment(shop))), *command)
         assert line.startswith("statelib: not set in the environment: STATELIB_PIPELINES (")
         assert "STATELIB_STORAGE" not in line
+
+
+def test_single_pipelines_are_validated_by_name(shop: Deployment, tmp_path: Path) -> None:
+    directory = tmp_path / "pipelines"
+    shutil.copytree(shop.pipelines_directory, directory)
+    own = replace(shop, pipelines_directory=str(directory))
+    assert json.loads(said(own, "pipelines", "validate", "tours", "sales", "--json"))["valid"] == ["sales", "tours"]
+    assert "no pipeline file has the name sale: expected some of" in refused(own, "pipelines", "validate", "sale")
+    (directory / "broken.yaml").write_text("name: broken\n")
+    assert call(own, "pipelines", "validate", "sales").stderr == "1 valid, 0 not\n"
+    result = call(own, "pipelines", "validate", "sales", "broken")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "1 valid, 1 not")
 
 
 def test_the_error_names_a_catalog_that_cannot_be_opened(shop: Deployment) -> None:

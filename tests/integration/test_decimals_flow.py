@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,16 @@ def test_exports_and_differences_show_every_digit(sales: Sales, tmp_path: Path) 
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == rows
     shown = said(sales.deployment, "checkpoints", "diff", "sales/1", "sales/2", "--state", "totals", "--limit", 9)
     assert all(f"{row['sum']:f}" in shown for row in rows.values())
+
+
+def test_a_query_has_the_mean_of_decimals(one: Sales) -> None:
+    events = one.run(1)
+    printed = said(one.deployment, "query", "sales", "SELECT price, mean, typeof(mean) FROM totals", "--json")
+    expected_rows = [
+        [f"{price:f}", f"{(row['sum'] / row['mean']['count']).quantize(Decimal('0.000001'), ROUND_HALF_UP):f}"]
+        for price, row in expected(events).items()
+    ]
+    assert sorted(json.loads(printed)["rows"]) == sorted([*row, "DECIMAL(38,6)"] for row in expected_rows)
 
 
 def test_a_decimal_may_get_more_digits(one: Sales) -> None:

@@ -79,8 +79,8 @@ def _section(words: str, command: Any) -> str:
 
 
 def _argument(parameter: Any) -> str:
-    name = (parameter.metavar or parameter.name or "").strip("{}[]").upper()
-    return name if parameter.required else f"[{name}]"
+    name = (parameter.metavar or parameter.name or "").strip("{}[].").upper()
+    return (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
 
 
 def _row(parameter: Any) -> tuple[str, str, str]:

@@ -21,6 +21,7 @@ from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
 from statelib.definition.reference.editor_schema import editor_schema
 from statelib.definition.source.intervals import moment
+from statelib.errors import NotFoundError
 from statelib.flows import wiring
 from statelib.flows.lifecycle import suspension
 from statelib.flows.publication.steps import standings
@@ -76,8 +77,12 @@ def _document(pipeline: Pipeline) -> dict[str, Any]:
 
 @app.command(epilog="Example: statelib pipelines validate --directory dags/pipelines")
 def validate(
-    directory: Directory = None,
+    pipeline: Annotated[
+        list[str] | None,
+        typer.Argument(help="Check only these pipelines.", autocompletion=completion.pipelines),
+    ] = None,
     *,
+    directory: Directory = None,
     state: Annotated[
         bool, typer.Option("--state", help="Also check whether each pipeline can continue from its head.")
     ] = False,
@@ -93,13 +98,13 @@ def validate(
     conf: SparkSettings = None,
     as_json: Json = False,
 ) -> None:
-    """Check every pipeline file, and print one line per fault. Exit status 1 if there is a fault.
+    """Check pipeline files, and print one line per fault. Exit status 1 if there is a fault.
 
     Functions are imported and data formats are looked up. What is missing on this host is a warning only, because the
     cluster may have it. With --deep, up to 1000 events of each source are applied to an empty state in memory: this
     finds tables, columns and types that do not fit, and expressions and functions that fail."""
     with errors(as_json):
-        pipelines, faults = _load(directory)
+        pipelines, faults = _named(pipeline or (), *_load(directory))
         outside = check_outside(pipelines)
         warnings = [] if strict else list(outside.warnings)
         missing = [*outside.faults, *(outside.warnings if strict else ())]
@@ -118,6 +123,24 @@ def validate(
     present(document, _validate_view(len(pipelines), faults, warnings, tried), as_json)
     if faults:
         raise typer.Exit(1)
+
+
+def _named(
+    names: Sequence[str], pipelines: list[Pipeline], faults: list[DefinitionError]
+) -> tuple[list[Pipeline], list[DefinitionError]]:
+    """Return the named pipelines, or all without names, and the faults. A name that no file has is refused, unless
+    there are files that do not load: one of them may be the file that is meant."""
+    if not names:
+        return pipelines, faults
+    chosen = [pipeline for pipeline in pipelines if pipeline.name in names]
+    missing = sorted(set(names) - {pipeline.name for pipeline in chosen})
+    if missing and not faults:
+        raise NotFoundError(
+            f"no pipeline file has the name {', '.join(missing)}: expected some of "
+            f"{', '.join(sorted(pipeline.name for pipeline in pipelines)) or 'none'}",
+            kind="no-pipeline",
+        )
+    return chosen, faults if missing else []
 
 
 def _tried(

@@ -1,9 +1,10 @@
 """Descriptions of the keys of a pipeline file. ``docs/reference/pipeline-yaml.md`` is generated from them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from statelib.aggregates.kinds import AGGREGATES, Aggregate
 from statelib.definition.pipeline import Pipeline
 
 LIKE = {"sources.<name>": "source", "states.<name>.value": "states.<name>.fields.<name>"}
@@ -11,6 +12,11 @@ LIKE = {"sources.<name>": "source", "states.<name>.value": "states.<name>.fields
 _SEVERITY = "The result if the check fails: a warning, quarantine, or the abort of the checkpoint."
 INTERNAL = {"path"}
 """Fields of :class:`Pipeline` that no file may have."""
+
+
+def _aggregates(has: Callable[[Aggregate], bool] = lambda _: True) -> str:
+    """Return the names of the aggregates that have a property, as text."""
+    return ", ".join(f"`{name}`" for name, aggregate in AGGREGATES.items() if has(aggregate))
 
 
 @dataclass(frozen=True)
@@ -164,11 +170,13 @@ DESCRIPTIONS = {
     "states": "The states that are kept per key, by name.",
     "states.<name>.kind": "One of Flink's kinds of state.",
     "states.<name>.fields": "The fields of the state if it is a row: aggregates or types, by name.",
-    "states.<name>.fields.<name>.agg": "The aggregate: `count`, `sum`, `min`, `max`, `avg`, `first`, `last`, "
-    "`collect`, `distinct`, `histogram`, `variance`, `stddev`, `bool_and`, `bool_or`.",
-    "states.<name>.fields.<name>.of": "The column that is aggregated. For `first` and `last` it may be a list: all "
-    "columns are taken from the same event, nulls included.",
-    "states.<name>.fields.<name>.by": "For `first` and `last`: the columns that order the events.",
+    "states.<name>.fields.<name>.agg": f"The aggregate: {_aggregates()}. "
+    "[What each computes](../states.md#aggregates).",
+    "states.<name>.fields.<name>.of": "The column that is aggregated. For "
+    f"{_aggregates(lambda each: each.takes_together)} it may be a list: all columns are taken from the same event, "
+    "nulls included.",
+    "states.<name>.fields.<name>.by": f"For {_aggregates(lambda each: each.takes_by)}: the columns that order the "
+    "events.",
     "states.<name>.fields.<name>.nulls": "For `first` and `last`: `skip` (the default) takes the first or last value "
     "that is not null; `keep` takes the value of the first or last event, which may be null.",
     "states.<name>.fields.<name>.bounds": "For `histogram`: the upper bounds of its buckets.",
