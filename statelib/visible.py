@@ -31,6 +31,13 @@ def as_markdown(text: str) -> str:
 _MARKDOWN = re.compile(r"[\\`*\[\]<>!]")
 
 
+def as_code(text: str) -> str:
+    """Return Markdown that shows ``text`` as code, in which nothing has a meaning, not even an address."""
+    shown = visible(text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    return f"{fence} {shown} {fence}"
+
+
 def is_hidden(character: str) -> bool:
     """Whether a character has no shape of its own, or gives a command; spaces of any width do not count."""
     return unicodedata.category(character) in _HIDDEN and character not in _JOINERS

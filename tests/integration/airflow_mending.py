@@ -1,12 +1,17 @@
 """The part of the test of a real Airflow that corrects a day."""
 
+import json
+import re
 import shutil
+from pathlib import Path
 from typing import Protocol
 
 import polars as pl
 
 from demo.airflow_client import AirflowClient, Run
 from demo.places import Places
+from demo.poisoned_day import asked
+from demo.telling import RUN_PATIENCE_S
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
@@ -38,7 +43,8 @@ def mendable_file(routes: str) -> str:
 def assert_a_day_is_mended(world: AirflowWorld) -> None:
     """Assert that the mend DAG corrects the first of two days, and that it refuses a day that the state does not
     have."""
-    client, dag, flights = world.client, f"{MENDED}.checkpoint", world.places.data / "flights"
+    client, dag, mend = world.client, f"{MENDED}.checkpoint", f"{MENDED}.mend"
+    flights = world.places.data / "flights"
     corrected = world.places.data / "corrected"
     for each in ("2013-01-01", "2013-01-02"):
         shutil.copytree(flights / each, corrected / each)
@@ -48,12 +54,52 @@ def assert_a_day_is_mended(world: AirflowWorld) -> None:
     shutil.rmtree(corrected / "2013-01-01")
     shutil.copytree(flights / "2013-01-03", corrected / "2013-01-01")
     shutil.rmtree(corrected / "2013-01-02")  # the later day is not read
-    unknown = world.trigger(f"{MENDED}.mend", {"interval": "2013-01-07"})
+    unknown = world.trigger(mend, {"interval": "2013-01-07"})
     assert unknown.state == "failed"
     assert "no interval in the history of its state begins at 2013-01-07" in client.failed_log(unknown)
-    run = world.succeed(world.trigger(f"{MENDED}.mend", {"interval": "2013-01-01"}))
+    assert_a_rejected_mend_changes_nothing(world)
+    run = client.run(mend, client.trigger(mend, {"interval": "2013-01-01", "approval": True}))
+    body = asked(client, run)["body"]
+    client.answer(run, "approve", "Approve")
+    run = world.succeed(client.wait_for_run(mend, run.run_id, RUN_PATIENCE_S))
     record = world.records(MENDED)[-1]
     assert client.xcom(run, "register")["id"] == record.checkpoint_id == 3
     assert (record.base, record.mends) == (2, day(1))
+    assert_differences_are_shown(world, body)
     rows = [row["value"]["flights"] for row in world.deployment.open(record).to_arrow("delays").to_pylist()]
     assert sum(rows) == sum(len(pl.read_parquet(flights / each)) for each in ("2013-01-02", "2013-01-03"))
+
+
+def assert_a_rejected_mend_changes_nothing(world: AirflowWorld) -> None:
+    """Assert that no checkpoint is begun, and that no file of the preview is left, if the correction is rejected."""
+    client, dag, before = world.client, f"{MENDED}.mend", world.records(MENDED)
+    files = stored_files(world)
+    run = client.run(dag, client.trigger(dag, {"interval": "2013-01-01", "approval": True}))
+    assert asked(client, run)["options"] == ["Approve", "Reject"]
+    client.answer(run, "approve", "Reject")
+    assert client.wait_for_run(dag, run.run_id, RUN_PATIENCE_S).state == "success", "a no is an answer"
+    states = client.task_states(dag, run.run_id)
+    assert {states.pop(name) for name in ("plan", "preview", "approve")} == {"success"}
+    assert set(states.values()) == {"skipped"}
+    assert (world.records(MENDED), stored_files(world)) == (before, files)
+
+
+def stored_files(world: AirflowWorld) -> set[Path]:
+    return {path for path in (world.places.state / MENDED).rglob("*") if path.is_file()}
+
+
+def assert_differences_are_shown(world: AirflowWorld, body: str) -> None:
+    """Assert that the question of an approved correction has the plan, and the differences that it then made."""
+    old, new = (
+        {json.dumps(row["key"]): row["value"] for row in world.deployment.open(record).to_arrow("delays").to_pylist()}
+        for record in world.records(MENDED)[-2:]
+    )
+    changed = sum(old[key] != new[key] for key in old.keys() & new.keys())
+    counts = f"{len(new.keys() - old.keys())} added, {len(old.keys() - new.keys())} removed, {changed} changed"
+    assert "builds on: checkpoint 2" in body
+    _, _, rest = body.partition(f"- ` delays `: {counts}\n")
+    keys = re.findall(r"^    - (\w+), key ` (.+?) `: ` ", rest.partition("\n- ")[0], re.MULTILINE)
+    assert len(keys) == 5
+    kinds = {"added": new.keys() - old.keys(), "removed": old.keys() - new.keys(), "changed": old.keys() & new.keys()}
+    for kind, text in keys:
+        assert text in kinds[kind]

@@ -203,11 +203,12 @@ def test_the_scheduler_has_the_intervals_of_the_time_zone(parsed: dict[str, Any]
     assert (hours[0], hours[1], hours[-2], hours[-1]) == (23, 24, 24, 25)
 
 
-def test_a_mend_dag_plans_awaits_approval_and_takes_a_checkpoint(parsed: dict[str, Any]) -> None:
+def test_a_mend_dag_plans_compares_awaits_approval_and_takes_a_checkpoint(parsed: dict[str, Any]) -> None:
     tasks = parsed["dags"]["corrected.mend"]["tasks"]
     order = {
         "plan": [],
-        "approve": ["plan"],
+        "preview": ["plan"],
+        "approve": ["preview"],
         "begin": ["approve", "plan"],
         "snapshot": ["begin"],
         "check_completeness": ["snapshot"],

@@ -4,8 +4,9 @@ import json
 
 import pytest
 from hypothesis import given
+from markdown_it import MarkdownIt
 
-from statelib.visible import as_markdown, is_hidden, visible, visible_json
+from statelib.visible import as_code, as_markdown, is_hidden, visible, visible_json
 from tests.support.hostile_strings import TERMINAL, hostile_text
 
 
@@ -62,3 +63,10 @@ def test_a_name_in_markdown_is_one_line_without_links_elements_and_code(text: st
     assert "\n" not in written
     bare = written.replace("\\\\", "")
     assert all(bare[i - 1] == "\\" for i, c in enumerate(bare) if c in "`*[]<>!")
+
+
+@given(hostile_text())
+def test_code_in_markdown_is_nothing_but_the_visible_text(text: str) -> None:
+    (paragraph,) = MarkdownIt("gfm-like", {"linkify": False}).parse(f"before {as_code(text)}")[1:2]
+    before, code = paragraph.children or []
+    assert (before.type, code.type, code.content) == ("text", "code_inline", visible(text))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowException
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_parsing_context
 
 from statelib.definition.parts.durations import milliseconds
@@ -185,17 +186,20 @@ def _mend_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     params = forms.mend_form()
     dag = DAG(f"{pipeline.name}.mend", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
-        with _group("decision", "the plan and its approval: nothing is changed yet"):
+        with _group("decision", "the plan, what would change, and its approval: nothing is changed yet"):
             planned: Any = mend_tasks.plan(file)
-            approve = mend_tasks.ApproveMendOperator(
+            preview = mend_tasks.PreviewMendOperator(
+                pipeline_file=file, plan_json=planned["plan"], **_job_settings("preview", pipeline, settings)
+            )
+            approve = ApprovalOperator(
                 task_id="approve",
                 subject=f"Mend {pipeline.name}, interval " + "{{ params.interval }}?",
-                body=mend_tasks.PLAN,
+                body=mend_tasks.QUESTION,
                 response_timeout=ANSWER_WITHIN,
                 retries=0,
             )
         begun: Any = mend_tasks.begin_mend(file, planned["plan"])
-        planned >> approve >> begun
+        preview >> approve >> begun
         registered = _snapshot_chain(
             "checkpoint", pipeline, file, settings, begun=begun, outlets=[state_asset(pipeline.name)]
         )
@@ -255,16 +259,20 @@ def _spark_job(
     *,
     longest: timedelta | None = None,
 ) -> StatelibSparkOperator:
-    """Return the task of a Spark job. The Spark connection and Spark's configuration give master and resources."""
-    return StatelibSparkOperator(
-        execution_timeout=longest,
-        task_id=task_id,
-        conn_id=settings.spark_conn_id,
-        script=script,
-        application_args=arguments,
-        name=f"{pipeline.name}.{task_id}",
-        pre_execute=observing.job_in_log,
-    )
+    """Return the task of a Spark job."""
+    job = _job_settings(task_id, pipeline, settings)
+    return StatelibSparkOperator(script=script, application_args=arguments, execution_timeout=longest, **job)
+
+
+def _job_settings(task_id: str, pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
+    """Return the arguments of all tasks of Spark jobs. The Spark connection and Spark's configuration give master and
+    resources."""
+    return {
+        "task_id": task_id,
+        "conn_id": settings.spark_conn_id,
+        "name": f"{pipeline.name}.{task_id}",
+        "pre_execute": observing.job_in_log,
+    }
 
 
 def _common(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
@@ -326,10 +334,11 @@ proves with Spark that the checkpoint restores; `switch` makes it the head; `rep
 again, oldest first. Nothing is changed in the group `decision`. Without it, clear their runs from the oldest on.
 """
 _MEND_DOC = """\
-`plan` shows what would be read, and changes nothing; `approve` waits for a person, if `approval` is on; the others are
-tasks of a checkpoint, which becomes the head. The events of the interval alone are read again, and no later one is
-run again. It is refused, with the commands of a replay, if the head does not keep the interval any more.
-`statelib mend --dry-run` shows what would differ.
+`plan` shows what would be read. If `approval` is on, `preview` computes with Spark what would differ, and `approve`
+shows the number of entries per state and some of them, with the values before and after, and waits for a person.
+Nothing is changed in the group `decision`. The others are tasks of a checkpoint, which becomes the head. The events of
+the interval alone are read again, and no later one is run again. It is refused, with the commands of a replay, if the
+head does not keep the interval any more. It is refused as well if the head is not that of the plan any more.
 """
 _DISPOSE_DOC = """\
 `preview` lists what would be deleted. `dispose` deletes it if `confirm` is on, and is skipped otherwise. Files that

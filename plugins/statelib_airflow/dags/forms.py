@@ -124,7 +124,7 @@ def mend_form() -> dict[str, Param]:
             False,
             type="boolean",
             title="Ask before it begins",
-            description="show the plan, and wait up to 23 hours until somebody approves it",
+            description="show the plan and what would differ, and wait up to 23 hours until somebody approves it",
         ),
     }
 

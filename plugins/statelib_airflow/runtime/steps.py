@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from statelib.flows.restore.plan import RestorePlan
     from statelib.model.checkpoint import DataInterval
     from statelib.model.failure import CheckpointFailureReason
-    from statelib.model.ids import CheckpointId
+    from statelib.model.ids import AttemptId, CheckpointId
     from statelib.model.record import CheckpointRecord
 
 log = logging.getLogger(__name__)
@@ -123,6 +123,14 @@ def plan_mend(hook: StatelibHook, pipeline: str, start: str) -> "MendPlan":
         planned = plan(deployment, loaded, interval_to_mend(deployment, loaded, moment(start, loaded.zone)))
     log.info("%s", planned.describe())
     return planned
+
+
+def take_preview(hook: StatelibHook, pipeline: str, attempt: "AttemptId") -> str:
+    """Return the differences, as Markdown, that the Spark job ``preview_mend.py`` has computed."""
+    from statelib.flows.mending.preview_file import take_preview as take
+
+    with failing_fast():
+        return take(hook.deployment(), hook.pipeline(pipeline), attempt)
 
 
 def begin_mend(hook: StatelibHook, pipeline: str, plan: "MendPlan", context: "Context") -> "Begun":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,14 +15,12 @@ from statelib.cli.spark_session import session
 from statelib.definition.source.intervals import moment
 from statelib.extras import require
 from statelib.flows import wiring
+from statelib.flows.mending.differences import Differences
 from statelib.flows.mending.plan import MendPlan
 from statelib.flows.mending.steps import interval_to_mend, plan_mend
-from statelib.formats.text.plain_text import texts
+from statelib.model.amounts import amount
 from statelib.model.record import CheckpointRecord
 from statelib.restore.changes import WORDS
-
-if TYPE_CHECKING:
-    from statelib.spark.snapshot.mend_preview import Preview, StateDifferences
 
 OWNER = "statelib mend"
 Interval = Annotated[
@@ -61,22 +59,22 @@ def mend(
         if not as_json:
             show(_plan_view(plan))
         require("spark", "quality")
-        record, preview = None, None
+        record, differences = None, None
         with session(f"{pipeline} mend", master, conf) as spark:
             from statelib.spark.snapshot.mend_preview import preview_mend  # other commands start without Spark
             from statelib.spark.snapshot.whole_run import mend_interval
 
             if dry_run or not yes:
                 with working(f"comparing {minute(chosen.start_ms)}"):
-                    preview = preview_mend(spark, deployment, definition, plan)
+                    differences = preview_mend(spark, deployment, definition, plan)
                 if not as_json:
-                    show(_preview_view(preview))
+                    show(_differences_view(differences))
             if not dry_run:
                 confirmed("Mend?", yes, as_json)
                 with ProgressBar(1) as progress:
                     step = progress.next_piece(f"{pipeline} {minute(chosen.start_ms)}")
                     record = mend_interval(spark, deployment, definition, plan, owner=OWNER, step=step)
-    document = {"plan": json.loads(plan.to_json()), "states": _states(preview), "checkpoint": record}
+    document = {"plan": json.loads(plan.to_json()), "states": _states(differences), "checkpoint": record}
     present(document, _result_view(plan, record), as_json)
 
 
@@ -86,31 +84,19 @@ def _plan_view(plan: MendPlan) -> Iterator[Block]:
         yield Line(f"  {line}")
 
 
-def _states(preview: "Preview | None") -> list[dict[str, Any]]:
-    if preview is None:
-        return []
-    return [
-        {"name": each.state} | {word: each.counts[word] for word in WORDS} | {"sample": _entries(each)}
-        for each in preview.states
-    ]
+def _states(differences: Differences | None) -> list[dict[str, Any]]:
+    states = differences.states if differences else ()
+    return [{"name": each.state, **each.counts, "sample": each.sample} for each in states]
 
 
-def _entries(state: "StateDifferences") -> list[dict[str, str]]:
-    """Return the sampled entries as text, a dictionary by column name per entry."""
-    columns = {name: texts(state.sample[name].combine_chunks()) for name in state.sample.column_names}
-    columns["change"] = state.sample["change"].to_pylist()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _preview_view(preview: "Preview") -> Iterator[Block]:
+def _differences_view(differences: Differences) -> Iterator[Block]:
     columns = [TableColumn("state"), *(TableColumn(word, right=True) for word in WORDS)]
-    rows = [[each.state, *(count(each.counts[word]) for word in WORDS)] for each in preview.states]
-    yield TextTable(f"Differences, by {count(preview.events.applied)} events", columns, rows)
-    for each in preview.states:
-        entries = _entries(each)
-        if entries:
-            shown = [TableColumn(name.replace("_", " "), wraps=name in ("before", "after")) for name in entries[0]]
-            yield TextTable(each.state, shown, [list(entry.values()) for entry in entries])
+    rows = [[each.state, *(count(each.counts[word]) for word in WORDS)] for each in differences.states]
+    yield TextTable(f"Differences, by {amount(differences.events, 'event')}", columns, rows)
+    for each in differences.states:
+        if each.sample:
+            shown = [TableColumn(name.replace("_", " "), wraps=name in ("before", "after")) for name in each.sample[0]]
+            yield TextTable(each.state, shown, [list(entry.values()) for entry in each.sample])
 
 
 def _result_view(plan: MendPlan, record: CheckpointRecord | None) -> Iterator[Block]:
