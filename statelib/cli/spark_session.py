@@ -48,7 +48,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _set_environment(settings: Sequence[str]) -> None:
     os.environ.pop(REMOTE, None)  # PySpark refuses a master beside it
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    quiet = ("spark.log.level=ERROR", "spark.ui.enabled=false", "spark.ui.showConsoleProgress=false")
+    quiet = ("spark.ui.enabled=false", "spark.ui.showConsoleProgress=false")
     logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('spark-log4j2.properties').as_uri()}"
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [logging, os.environ.get("SPARK_SUBMIT_OPTS", "")]))
     words = [word for text in (*quiet, *settings) for word in ("--conf", text)]

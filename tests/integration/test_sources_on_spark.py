@@ -158,6 +158,31 @@ def test_a_killed_worker_gives_one_clear_error(deployment: Deployment) -> None:
     assert "\tat " not in message
 
 
+@pytest.mark.parametrize(
+    ("more", "states", "message"),
+    [
+        ("where: \"raise_error('odd') IS NULL\"", "", "a condition or an expression cannot take"),
+        ("", "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}", "was lost"),
+    ],
+)
+def test_a_failed_job_prints_no_lines_of_java(deployment: Deployment, more: str, states: str, message: str) -> None:
+    """In a process of its own, because what the JVM prints is not among what Python captures."""
+    write_pipeline(deployment, more, "json", states)
+    write_day(deployment, 1, "json")
+    done = subprocess.run(
+        [sys.executable, "-m", "statelib", "run", "orders"],
+        env={**os.environ, **environment(deployment)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("WARNING: ", "  hint: "))]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("statelib: ")
+    assert message in lines[0]
+
+
 def test_after_a_killed_worker_the_log_of_a_task_ends_in_one_line(deployment: Deployment) -> None:
     """The log of a job that Airflow's operator submits ends in one line with the error. Java's and Python's tracebacks
     are not printed."""
