@@ -4,14 +4,23 @@ importable."""
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.extras import require, require_one_pyspark
 from statelib.spark import REMOTE, is_remote_url
+
+
+def require_for_runs(pipelines: Iterable[Pipeline]) -> None:
+    """Raise NotFoundError (``missing-extra``) if an extra is not installed that runs of the pipelines need: Spark, and
+    Great Expectations if a file has expectations."""
+    require("spark")
+    if any(pipeline.checks.expectations for pipeline in pipelines):
+        require("quality")
 
 
 @contextmanager

@@ -74,14 +74,15 @@ def required(wheel: Path, extras: Sequence[str]) -> dict[str, Distribution]:
 
 
 def link(chosen: dict[str, Distribution], site: Path) -> None:
-    """Link the files of the distributions into ``site``: whole directories where no other distribution has a file."""
+    """Link the files of the distributions into ``site``: whole directories where no other distribution has a file. The
+    files of ``pyspark`` are those of ``pyspark-client``, too."""
     source = Path(sysconfig.get_path("purelib"))
     others = {
         part for each in distributions() if _name(each) not in chosen for file in files(each) for part in parts(file)
     }
     linked: set[str] = set()
     for file in (file for each in chosen.values() for file in files(each)):
-        whole = next(part for part in parts(file) if part not in others)
+        whole = next((part for part in parts(file) if part not in others), file)
         if whole not in linked:
             linked.add(whole)
             (site / whole).parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from statelib.cli.answers import ANSWERS
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
@@ -172,3 +173,19 @@ def test_a_table_of_the_catalog_is_read_by_its_name(deployment: Deployment, spar
     command = ("pipelines", "seed", "named", "--until", "2026-01-05", *MEAN, "--yes", "--from")
     assert "no_totals cannot be read" in refused(deployment, *command, "no_totals")
     assert "the head of named is named/1, with 3 keys" in said(deployment, *command, "all_totals")
+
+
+def test_a_delta_table_is_read_without_a_connector_of_spark(deployment: Deployment) -> None:
+    totals = pl.read_parquet(f"{deployment.data}/totals.parquet")
+    path = f"{deployment.data}/delta_totals"
+    totals[:1].write_delta(path)
+    define(deployment, "lake")
+    command = (*words(deployment, "delta_totals", *MEAN, name="lake"), "--yes", "--format", "delta")
+    totals[1:].write_delta(path, mode="append")
+    assert "the head of lake is lake/1, with 3 keys" in said(deployment, *command)
+    rows = resolve(deployment, "lake/1").to_arrow("totals")
+    orders = [value["orders"] for value in rows["value"].to_pylist()]
+    assert dict(zip(rows["key"].to_pylist(), orders, strict=True)) == {"a": 2, "b": 1, "c": 0}
+    define(deployment, "nowhere")
+    command = (*words(deployment, "none", *MEAN, name="nowhere"), "--yes", "--format", "delta")
+    assert "none cannot be read: there is no table in the format delta" in refused(deployment, *command)

@@ -9,12 +9,14 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from statelib import __version__
 from statelib.flows.wiring import Deployment
 from tests.integration.installed_wheel import CHECKOUT, build, install
 from tests.integration.shop import environment, open_shop
+from tests.support.worlds import new_deployment
 
 GOLDEN = CHECKOUT / "tests" / "golden" / "own" / __version__
 TOP = {"statelib", "statelib_airflow", "statelib_jobs", f"statelib-{__version__}.dist-info"}
@@ -40,6 +42,14 @@ operators:
     key: {type: string, of: name}
     states:
       limit: {kind: value, type: long, of: most}
+"""
+SALES = """\
+name: sales
+schedule: {cron: "@daily", start: 2013-01-01}
+source: {path: "{data}/{start:%Y-%m-%d}", columns: {shop: string}}
+key: [shop]
+states: {sold: {kind: value, value: {agg: count}}}
+backend: heap
 """
 
 
@@ -164,3 +174,19 @@ def test_a_command_that_needs_an_extra_names_it(
     output = statelib(light, *arguments, status=2, **variables)
     assert "which is not installed" in output
     assert f'pip install "statelib[{extra}]"' in output
+
+
+def test_with_spark_alone_pipelines_without_expectations_run(wheel: Path, tmp_path: Path) -> None:
+    programs = install(wheel, tmp_path / "spark", ["spark"])
+    for name in ("pipelines", "2013-01-01"):
+        (tmp_path / name).mkdir()
+    pl.DataFrame({"shop": ["a", "b", "b"]}).write_parquet(tmp_path / "2013-01-01" / "sales.parquet")
+    file = tmp_path / "pipelines" / "sales.yaml"
+    file.write_text(SALES)
+    variables = environment(new_deployment(tmp_path, tmp_path, tmp_path / "pipelines"))
+    (done,) = json.loads(statelib(programs, "run", "sales", "--json", **variables))["checkpoints"]
+    assert (done["state"], done["entries"]) == ("COMPLETED", 2)
+    expectation = "{state: sold, expect: column_values_to_not_be_null, column: value}"
+    file.write_text(f"{SALES}checks: {{expectations: [{expectation}]}}\n")
+    refused = statelib(programs, "savepoint", "create", "sales", status=2, **variables)
+    assert 'pip install "statelib[quality]"' in refused

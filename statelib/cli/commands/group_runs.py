@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass, field
 from statelib.cli.presenters.blocks import Block, Line, Note
 from statelib.cli.presenters.console import ProgressBar
 from statelib.cli.presenters.values import minute, when
-from statelib.cli.spark_session import session
+from statelib.cli.spark_session import require_for_runs, session
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import NotFoundError, StatelibError
-from statelib.extras import require
 from statelib.flows import wiring
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.wiring import Deployment
@@ -83,7 +82,7 @@ def execute_group(
 ) -> None:
     """Apply the intervals, the first of each pipeline together, then the second, and so on. A pipeline that fails gets
     no later interval. ``spark``: the master and the settings of the session."""
-    require("spark", "quality")
+    require_for_runs(run.intervals)
     rounds = max(map(len, run.intervals.values()))
     with session(f"{run.group} run", *spark) as running, ProgressBar(rounds) as progress:
         from statelib.spark.snapshot.group_run import run_group_interval  # other commands start without Spark

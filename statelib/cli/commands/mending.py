@@ -11,9 +11,8 @@ from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings, 
 from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present, show
 from statelib.cli.presenters.console import ProgressBar, working
 from statelib.cli.presenters.values import count, minute
-from statelib.cli.spark_session import session
+from statelib.cli.spark_session import require_for_runs, session
 from statelib.definition.source.intervals import moment
-from statelib.extras import require
 from statelib.flows import wiring
 from statelib.flows.mending.differences import Differences
 from statelib.flows.mending.plan import MendPlan
@@ -58,7 +57,7 @@ def mend(
             plan = plan_mend(planner, definition, chosen)
         if not as_json:
             show(_plan_view(plan))
-        require("spark", "quality")
+        require_for_runs([definition])
         record, differences = None, None
         with session(f"{pipeline} mend", master, conf) as spark:
             from statelib.spark.snapshot.mend_preview import preview_mend  # other commands start without Spark

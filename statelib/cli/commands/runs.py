@@ -14,11 +14,10 @@ from statelib.cli.paths import absolute_target
 from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import ProgressBar
 from statelib.cli.presenters.values import count, minute, size, when
-from statelib.cli.spark_session import session
+from statelib.cli.spark_session import require_for_runs, session
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError
-from statelib.extras import require
 from statelib.flows import wiring
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.savepoint.steps import FORMATS
@@ -117,7 +116,7 @@ def _applied(
     assume_ready: bool,
 ) -> list[tuple[CheckpointRecord, bool]]:
     """Apply the intervals one after the other. Return each checkpoint, and whether it existed before."""
-    require("spark", "quality")
+    require_for_runs([pipeline])
     results = []
     with session(f"{pipeline.name} run", *spark) as running, ProgressBar(len(intervals)) as progress:
         from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
@@ -222,7 +221,7 @@ def new_savepoint(
     the master and the settings of the session.
 
     Raise what :func:`~statelib.spark.snapshot.whole_run.take_savepoint` raises."""
-    require("spark", "quality")
+    require_for_runs([pipeline])
     with session(f"{pipeline.name} savepoint", *spark) as running, ProgressBar(1) as progress:
         from statelib.spark.snapshot.whole_run import take_savepoint  # here, so that other commands start without Spark
 

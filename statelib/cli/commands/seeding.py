@@ -13,11 +13,10 @@ from statelib.cli.paths import absolute_target
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, present, show
 from statelib.cli.presenters.console import ProgressBar
 from statelib.cli.presenters.values import when
-from statelib.cli.spark_session import session
+from statelib.cli.spark_session import require_for_runs, session
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError
-from statelib.extras import require
 from statelib.flows import wiring
 from statelib.flows.savepoint.seeds import completed_seed, seed_interval, snapshot_for_seed
 from statelib.flows.wiring import Deployment
@@ -124,7 +123,7 @@ def seed(
                 "--map, --without, --format, --where and --option belong to a table, and --operator to a savepoint",
                 kind="bad-mapping",
             )
-        require("spark", "quality")
+        require_for_runs([definition])
         chosen = _Seeding(deployment, definition, until_ms, place, operator, {} if operator else rows)
         plan, result = _seeded(chosen, (master, conf), dry_run=dry_run, yes=yes, as_json=as_json)
     record, existed = result or (None, False)

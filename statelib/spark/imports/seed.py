@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os.path import abspath
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -12,12 +13,16 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointRecord
 from statelib.spark.events.source_columns import check_strict, checked_expression
+from statelib.spark.events.tables.incremental import TablePlace, whole_table
 from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.seed import Seed, SeedRows
 from statelib.spark.snapshot.whole_run import Step, seed_pipeline
+
+NO_SOURCE = "no-source"
+_WITHOUT_CONNECTOR = ("delta", "iceberg")
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ def mapped_table(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> M
     Raises NotFoundError (``no-source``), RetryableError (``source-unreadable``), InvalidRequestError
     (``bad-expression``), and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
     check_strict(spark, pipeline, "--map")
-    frame = _opened(spark, table)
+    frame = _opened(spark, pipeline, table)
     if table.where:
         frame = checked_expression(pipeline, "--where", table.where, frame, table.where, filters=True)
     return map_table(frame, pipeline, table.mapping, table.without)
@@ -94,18 +99,40 @@ def _all_duplicates(pipeline: Pipeline, rows: MappedTable) -> InvalidRequestErro
     return None
 
 
-def _opened(spark: SparkSession, table: SeedTable) -> DataFrame:
+def _opened(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> DataFrame:
+    """Return the rows of the table. Delta and Iceberg are read without Spark's connector if Spark has none."""
     reader = spark.read.options(**table.options)
     try:
         with naming_what_failed():
             return analysed(
                 reader.format(table.format).load(table.place) if table.format else reader.table(table.place)
             )
+    except InvalidRequestError as error:
+        if error.kind != "unknown-format" or table.format not in _WITHOUT_CONNECTOR:
+            raise
+        return _without_connector(spark, pipeline, table)
     except (AnalysisException, PySparkException) as error:
-        what = "path" if table.format else "table"
-        raise NotFoundError(
-            f"{what} {table.place} cannot be read: {error.getCondition() or error}",
-            kind="no-source",
-            hint="a name without / is a table of Spark's catalog; a path of another format needs --format, and a "
-            "savepoint of Flink --operator",
-        ) from error
+        raise _unreadable(table, str(error.getCondition() or error)) from error
+
+
+def _without_connector(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> DataFrame:
+    local = table.format == "delta" and "://" not in table.place
+    place = TablePlace(table.format, abspath(table.place) if local else table.place, tuple(table.options.items()))
+    try:
+        rows = whole_table(spark, place, pipeline.parallelism)
+    except NotFoundError as error:
+        if error.kind != NO_SOURCE:
+            raise
+        raise _unreadable(table, f"there is no table in the format {table.format}") from error
+    if rows is None:
+        raise _unreadable(table, "it has no rows, and never had any")
+    return rows
+
+
+def _unreadable(table: SeedTable, reason: str) -> NotFoundError:
+    return NotFoundError(
+        f"{'path' if table.format else 'table'} {table.place} cannot be read: {reason}",
+        kind=NO_SOURCE,
+        hint="a name without / is a table of Spark's catalog; a path of another format needs --format, and a "
+        "savepoint of Flink --operator",
+    )

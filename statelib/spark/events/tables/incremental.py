@@ -6,8 +6,10 @@ interval is the other bound: commits at or after it belong to a later run.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -23,7 +25,8 @@ from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
 from statelib.spark.events.source_open import options_of
 from statelib.spark.events.tables.delta_log import DeltaLog
 from statelib.spark.events.tables.iceberg_log import IcebergLog
-from statelib.spark.events.tables.table_log import TableLog
+from statelib.spark.events.tables.table_log import CHANGE_COLUMNS, TableLog
+from statelib.storage.registry import new_attempt
 
 log = logging.getLogger(__name__)
 
@@ -151,16 +154,39 @@ def read_table(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads:
     read = reads.of.get(part.field)
     if read is None:
         return None
-    schema = spark_schema(read.table.log(read.upto).columns())
-    pieces = read.pieces(pipeline.parallelism)
     takes_changes = bool(part.source.changes or part.source.delete_when)
+    check = None if takes_changes else partial(_check_inserted, read)
+    return _frame(spark, read, pipeline.parallelism, reads.token, check)
+
+
+def whole_table(spark: SparkSession, table: TablePlace, pieces: int) -> DataFrame | None:
+    """Return the rows of the newest version of a table, read by ``pieces`` tasks; None if it has no version.
+
+    Raises NotFoundError (``no-source``), UnsupportedError (``source-features``)."""
+    upto = next(reversed(table.log().commits(None, sys.maxsize)), None)
+    if upto is None:
+        return None
+    names = (column.name for column in CHANGE_COLUMNS)
+    return _frame(spark, TableRead("", table, "", None, upto), pieces, new_attempt()).drop(*names)
+
+
+def _frame(
+    spark: SparkSession,
+    read: TableRead,
+    most_pieces: int,
+    token: str,
+    check: Callable[[pa.RecordBatch], None] | None = None,
+) -> DataFrame:
+    """Return the rows of a read. ``check`` raises for a batch with rows that must not be there."""
+    schema = spark_schema(read.table.log(read.upto).columns())
+    pieces = read.pieces(most_pieces)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch["id"].to_pylist()):
-            with noting_task_error(reads.token, number):
+            with noting_task_error(token, number):
                 for batch in read.rows(pieces[number]):
-                    if not takes_changes:
-                        _check_inserted(read, batch)
+                    if check is not None:
+                        check(batch)
                     yield from batches_of(pa.table(batch), schema)
 
     return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(rows, schema)
