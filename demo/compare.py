@@ -18,11 +18,11 @@ BOUNDS = (-15, 0, 15, 30, 60, 120, 240)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of one comparison. ``keys``: the number of keys in either table; ``different``: the number of keys that
-    are in only one of them or differ in any column."""
+    """Result of one comparison. ``entries``: the number of entries in either table; ``different``: the number of those
+    that are in only one of them or differ in any column."""
 
     what: str
-    keys: int
+    entries: int
     different: int
     examples: tuple[str, ...]
 

@@ -89,7 +89,8 @@ def tell(
     applied = flights.filter(pl.col("time_hour") < START + timedelta(days=days))
     ids = story.days(day_of(1), days, day_of(days), at_once)
     before = compare_head(deployment, applied)
-    story.say(f"{before.different:,} of {before.keys:,} keys are wrong: the file of {day_of(poisoned)} was poisoned")
+    wrong = f"{before.different:,} of {before.entries:,} entries are wrong"
+    story.say(f"{wrong}: the file of {day_of(poisoned)} was poisoned")
     conf = {"checkpoint": str(ids[day_of(poisoned - 1)]), "approval": True, "replay": True}
     dag_id = f"{AIRCRAFT}.restore"
     run = story.client.run(dag_id, story.client.trigger(dag_id, conf))
@@ -103,7 +104,7 @@ def tell(
         raise DemoError(f"{dag_id} ended as {restored.state}; {story.client.failed_log(restored)}")
     after = compare_head(deployment, applied)
     replayed = days - poisoned + 1
-    story.say(f"restored and {replayed} days replayed: {after.different:,} of {after.keys:,} keys are wrong")
+    story.say(f"restored and {replayed} days replayed: {after.different:,} of {after.entries:,} entries are wrong")
     return Outcome(before, after, plan, restored, ids)
 
 
@@ -173,7 +174,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     after = outcome.after
-    print(f"EQUAL  all {after.keys:,} keys" if not after.different else "\n".join(after.examples))
+    print(f"EQUAL  all {after.entries:,} entries" if not after.different else "\n".join(after.examples))
     return 1 if after.different or not outcome.before.different else 0
 
 

@@ -92,8 +92,9 @@ class Story:
         """Print a line about the checkpoint of a run, and return its id. Raises DemoError if the run failed."""
         self._check(run)
         facts = self.client.xcom(run, "register")
-        self.say(f"{self.pipeline}: {what}, checkpoint {facts['id']}, {facts['keys']:,} entries, {run.seconds:.1f} s")
-        return int(facts["id"])
+        number, entries = int(facts["id"]), int(facts["entries"])
+        self.say(f"{self.pipeline}: {what}, checkpoint {number}, {entries:,} entries, {run.seconds:.1f} s")
+        return number
 
     def _check(self, run: Run) -> None:
         """Raise DemoError, with the log of the failed task, unless the run succeeded."""
@@ -141,10 +142,10 @@ def statelib(places: Places, *words: str) -> int:
 
 
 def print_comparisons(comparisons: list[Comparison]) -> None:
-    """Print a line per comparison, followed by examples of the keys that differ."""
+    """Print a line per comparison, followed by examples of the entries that differ."""
     for result in comparisons:
         if result.different:
-            print(f"DIFFERENT  {result.what}: {result.different:,} of {result.keys:,} keys")
+            print(f"DIFFERENT  {result.what}: {result.different:,} of {result.entries:,} entries")
             print("\n".join(f"           {example}" for example in result.examples))
         else:
-            print(f"EQUAL      {result.what}: all {result.keys:,} keys equal the direct computation")
+            print(f"EQUAL      {result.what}: all {result.entries:,} entries equal the direct computation")

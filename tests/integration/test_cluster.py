@@ -181,4 +181,4 @@ def assert_state(deployment: Deployment, flights: pl.DataFrame, days: int) -> No
     outcome = aircraft_found(open_checkpoint(directory, storage_root=deployment.storage_root))
     seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
     result = difference("aircraft", aircraft_expected(seen), outcome, ["tailnum"])
-    assert (result.different, result.keys > 0) == (0, True), result.examples
+    assert (result.different, result.entries > 0) == (0, True), result.examples

@@ -64,7 +64,7 @@ def test_three_days_have_the_same_state_as_polars_and_upload_less(
             difference(NAME, destinations_expected(seen), destinations_found(checkpoint), ["tailnum", "dest"]),
         ):
             assert result.different == 0, result.examples
-            assert result.keys > 500
+            assert result.entries > 500
         assert not verify(checkpoint, scratch=deployment.work_directory).problems
 
     for before, after in itertools.pairwise(days):

@@ -31,6 +31,6 @@ def test_after_the_first_day_nothing_is_read_from_the_storage(
     seen = flights.filter(pl.col("time_hour") < pl.datetime(2013, 1, 4, time_zone="UTC"))
     result = difference(NAME, aircraft_expected(seen), aircraft_found(days[-1]), ["tailnum"])
     assert result.different == 0, result.examples
-    assert result.keys > 500
+    assert result.entries > 500
     path = deployment.local_states(deployment.pipeline(NAME)).path
     assert sorted(p.name for p in path.iterdir()) == ["chk-2", "chk-3"]

@@ -55,7 +55,7 @@ def assert_aircraft(deployment: Deployment, flights: pl.DataFrame, number: int, 
     outcome = aircraft_found(opened(deployment, "aircraft_activity", number))
     result = difference("aircraft", aircraft_expected(before(flights, until)), outcome, ["tailnum"])
     assert result.different == 0, result.examples
-    assert result.keys > 500
+    assert result.entries > 500
 
 
 def test_a_rocksdb_pipeline_goes_through_savepoint_restore_and_replay(

@@ -12,7 +12,7 @@ EXPECTED = pl.DataFrame({"key": ["a", "b", "c"], "count": [1, 2, 3], "delay": [0
 
 def test_equal_frames_in_another_order_do_not_differ() -> None:
     result = difference("x", EXPECTED, EXPECTED.sort("key", descending=True).select("delay", "count", "key"), ["key"])
-    assert (result.keys, result.different, result.examples) == (3, 0, ())
+    assert (result.entries, result.different, result.examples) == (3, 0, ())
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ def test_equal_frames_in_another_order_do_not_differ() -> None:
 )
 def test_one_wrong_key_is_named(actual: pl.DataFrame, example: str) -> None:
     result = difference("x", EXPECTED, actual, ["key"])
-    assert (result.keys, result.different, result.examples) == (3, 1, (example,))
+    assert (result.entries, result.different, result.examples) == (3, 1, (example,))
 
 
 def test_an_additional_key_is_named() -> None:
     more = pl.concat([EXPECTED, pl.DataFrame({"key": ["d"], "count": [None], "delay": [None]}, EXPECTED.schema)])
     result = difference("x", EXPECTED, more, ["key"])
-    assert (result.keys, result.different, result.examples) == (4, 1, ("d: only in the state",))
+    assert (result.entries, result.different, result.examples) == (4, 1, ("d: only in the state",))
 
 
 def test_a_missing_column_is_an_error() -> None:
