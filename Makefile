@@ -2,7 +2,7 @@
 # `make wheel`, and PostgreSQL's throw-away files in the system's temporary directory, where its unprivileged user may go.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up cluster page pictures quick coverage test test-all matrix test-faults soak simulate mutants check docs format wheel pins bench bench-all scoreboard
+.PHONY: help setup demo story up cluster page pictures quick coverage test test-all matrix test-faults soak simulate mutants check docs format wheel pins bench bench-all rivals scoreboard scoreboard-run
 
 PYTHON ?= python3
 PORT ?= 8080
@@ -96,7 +96,7 @@ wheel: setup  ## build the wheel and the source distribution into dist/, the sam
 	@$(BIN)/hatchling build
 
 pins: setup  ## compile requirements.txt and requirements/*.txt from the *.in beside them
-	@set -e; for name in requirements requirements/build requirements/dev requirements/endpoint; do \
+	@set -e; for name in requirements requirements/build requirements/dev requirements/endpoint requirements/rivals; do \
 		$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 $$name.in -o $$name.txt; done
 
 bench: setup java  ## measure what takes no more than ten minutes (ARGS="--rows P1,P2 --scale 0.1")
@@ -107,6 +107,17 @@ bench-all: setup java  ## measure every row of PERFORMANCE.md beside everything 
 
 scoreboard: setup  ## print the rows P1 to P26 with their goals, what was measured last, and what is reached
 	@$(BIN)/python -m tests.benchmarks.scoreboard
+
+scoreboard-run: setup java rivals  ## thirty days by statelib and by other programs, for docs/scoreboard.md (an hour; ARGS="--scale 0.1")
+	@$(BIN)/python -m tests.benchmarks.thirty_days $(ARGS)
+
+RIVALS := .work/rivals
+rivals: setup  ## make .work/rivals: the programs of the scoreboard that do not go together with the rest
+	@cmp -s requirements/rivals.txt $(RIVALS)/installed.txt || { \
+		$(PYTHON) -m venv --without-pip $(RIVALS) && \
+		$(BIN)/uv pip sync --quiet --compile-bytecode --python $(RIVALS)/bin/python --require-hashes requirements/rivals.txt && \
+		cp requirements/rivals.txt $(RIVALS)/installed.txt; } || \
+		{ rm -rf $(RIVALS); echo "no .work/rivals: the scoreboard says so in the rows that need it" >&2; }
 
 .PHONY: java
 java: setup

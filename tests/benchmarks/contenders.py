@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import SparkConf
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from statelib.definition.pipeline import Pipeline
@@ -79,22 +79,22 @@ class Streaming:
         name = "streaming-changelog" if changelog else "streaming"
         self._spark, self._root, self._changelog = spark, root, changelog
         self._source, self.checkpoint = root / f"{name}-source", root / f"{name}-checkpoint"
-        self._source.mkdir()
+        self._source.mkdir(exist_ok=True)
 
-    def totals(self) -> Totals:
-        """Return the totals from the store itself: Spark keeps count, sum, text with its order, and time, in the
-        order of the query."""
+    def rows(self) -> DataFrame:
+        """Return ``key, events, amount, text, ts`` from the store itself: Spark keeps count, sum, text with its order,
+        and time, in the order of the query."""
         store = self._spark.read.format("statestore").load(str(self.checkpoint))
         names = store.schema["value"].dataType.fieldNames()  # type: ignore[attr-defined]
-        key, ts, text = f.col("key.key"), f.col(f"value.`{names[4]}`"), f.col(f"value.`{names[2]}`")
-        right = text == f.concat(f.lit("text-of-"), f.lpad(key.cast("string"), 8, "0"))
-        row = store.agg(
-            f.count_if(right),
-            f.sum(f.col(f"value.`{names[0]}`")),
-            f.sum(f.col(f"value.`{names[1]}`")),
-            f.sum(ts),
-            f.sum(ts * (key % WEIGHTS)),
-        ).collect()[0]
+        values = {"events": names[0], "amount": names[1], "text": names[2], "ts": names[4]}
+        columns = [f.col(f"value.`{held}`").alias(name) for name, held in values.items()]
+        return store.select(f.col("key.key").alias("key"), *columns)
+
+    def totals(self) -> Totals:
+        key, ts = f.col("key"), f.col("ts")
+        right = f.col("text") == f.concat(f.lit("text-of-"), f.lpad(key.cast("string"), 8, "0"))
+        sums = (f.count_if(right), f.sum("events"), f.sum("amount"), f.sum("ts"), f.sum(ts * (key % WEIGHTS)))
+        row = self.rows().agg(*sums).collect()[0]
         return row[0], row[1], row[2], row[3], row[4]
 
     def contender(self) -> Contender:

@@ -84,7 +84,7 @@ def write_batches(
             columns = {
                 "key": pa.array(drawn),
                 "amount": pa.array(amounts),
-                "ts": pa.array(rows + number * events),
+                "ts": pa.array(rows + number * max(events, keys)),
                 "text": pa.array(np.char.add("text-of-", np.char.zfill(named.astype("U8"), 8))),
             }
             if more_types:
@@ -96,7 +96,7 @@ def write_batches(
 def new_deployment(root: Path) -> Deployment:
     """Return a deployment with the catalog on SQLite, storage and scratch below ``root``."""
     for name in ("pipelines", "state", "docs", "scratch"):
-        (root / name).mkdir()
+        (root / name).mkdir(exist_ok=True)
     return Deployment(
         catalog_url=f"sqlite:///{root}/catalog.db",
         storage_root=str(root / "state"),

@@ -39,15 +39,28 @@ def tree(root: int | None = None) -> list[Process]:
     return [processes[pid] for pid in sorted(members) if pid in processes]
 
 
-class CpuClock:
-    """A context; calling it returns the processor seconds of the tree so far, ended processes included.
+@dataclass(frozen=True)
+class Usage:
+    """The use of a tree of processes: processor seconds, the bytes that the kernel read from the disk and wrote to
+    it for them, and the largest sum of their memory peaks."""
 
-    A thread reads the tree all the time and keeps the last figure of each process, because the time of Spark's
+    cpu_s: float
+    read_bytes: int
+    written_bytes: int
+    peak_bytes: int
+
+
+class TreeUsage:
+    """A context that counts what a process (this one by default) and its descendants use, ended ones included.
+
+    A thread reads the tree all the time and keeps the last figures of each process, because the time of Spark's
     Python workers is lost when they end (their daemon ignores SIGCHLD), and Spark ends idle ones. A process that
-    lives less than half a second may be missed."""
+    lives less than ``look_s`` seconds may be missed."""
 
-    def __init__(self) -> None:
-        self._last: dict[tuple[int, int], float] = {}
+    def __init__(self, root: int | None = None, look_s: float = _LOOK_S) -> None:
+        self._root, self._look_s = root, look_s
+        self._last: dict[tuple[int, int], tuple[float, int, int]] = {}
+        self._peak = 0
         self._done = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -62,14 +75,34 @@ class CpuClock:
         self._done.set()
         self._thread.join()
 
-    def __call__(self) -> float:
+    def usage(self) -> Usage:
+        """Return what the tree has used so far."""
         with self._lock:
-            self._last |= {(p.pid, p.started): p.cpu_s for p in tree()}
-            return sum(self._last.values())
+            processes = tree(self._root)
+            for p in processes:
+                cpu_s, read, written = self._last.get((p.pid, p.started), (0.0, 0, 0))
+                now_read, now_written = _disk_bytes(p.pid)
+                self._last[p.pid, p.started] = max(cpu_s, p.cpu_s), max(read, now_read), max(written, now_written)
+            self._peak = max(self._peak, sum(peak_bytes(p.pid) for p in processes))
+            cpu, reads, writes = zip((0.0, 0, 0), *self._last.values(), strict=True)
+            return Usage(sum(cpu), sum(reads), sum(writes), self._peak)
+
+    def reset_peak(self) -> None:
+        """Forget the memory peaks so far."""
+        with self._lock:
+            reset_peaks(self._root)
+            self._peak = 0
 
     def _watch(self) -> None:
-        while not self._done.wait(_LOOK_S):
-            self()
+        while not self._done.wait(self._look_s):
+            self.usage()
+
+
+class CpuClock(TreeUsage):
+    """A context; calling it returns the processor seconds of the tree so far, ended processes included."""
+
+    def __call__(self) -> float:
+        return self.usage().cpu_s
 
 
 def peak_bytes(pid: int) -> int:
@@ -81,11 +114,19 @@ def peak_bytes(pid: int) -> int:
     return 0
 
 
-def reset_peaks() -> None:
+def reset_peaks(root: int | None = None) -> None:
     """Reset the memory peaks of the whole tree."""
-    for process in tree():
+    for process in tree(root):
         with contextlib.suppress(OSError):
             Path(f"/proc/{process.pid}/clear_refs").write_text(_RESET_PEAK)
+
+
+def _disk_bytes(pid: int) -> tuple[int, int]:
+    """Return the bytes that the process has read from the disk and written to it; zeros if it has ended."""
+    with contextlib.suppress(OSError):
+        lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+        return int(lines["read_bytes"]), int(lines["write_bytes"])
+    return 0, 0
 
 
 def _all() -> Iterator[Process]:

@@ -4,15 +4,14 @@ import shutil
 from pathlib import Path
 
 import polars as pl
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from tests.benchmarks.checks import Totals, state_of, totals
 from tests.benchmarks.events import PARALLELISM, batch_directory
 from tests.benchmarks.measure import Contender
-
-COLUMNS = ["key", "events", "amount", "text", "ts"]
+from tests.benchmarks.merging import COLUMNS, merge_by_delta, merged
 
 
 class PolarsRewrite:
@@ -60,20 +59,20 @@ class SparkRewrite:
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self._spark, self._root, self.directory = spark, root, root / "spark-state"
-        self.directory.mkdir()
-        self._newest: Path | None = None
+        self.directory.mkdir(exist_ok=True)
+        self.newest: Path | None = next(self.directory.iterdir(), None)
 
     def contender(self) -> Contender:
         return Contender(self._run)
 
     def totals(self) -> Totals:
-        return totals(pl.read_parquet(f"{self._newest}/*.parquet"))
+        return totals(pl.read_parquet(f"{self.newest}/*.parquet"))
 
     def _run(self, number: int) -> None:
         events = self._spark.read.parquet(str(batch_directory(self._root, number)))
         rows: DataFrame = events.select("key", f.lit(1).cast("long").alias("events"), "amount", "text", "ts")
-        if self._newest:
-            rows = rows.unionByName(self._spark.read.parquet(str(self._newest)))
+        if self.newest:
+            rows = rows.unionByName(self._spark.read.parquet(str(self.newest)))
         state = (
             rows.repartition(PARALLELISM, "key")
             .groupBy("key")
@@ -86,31 +85,10 @@ class SparkRewrite:
         )
         target = self.directory / str(number)
         state.write.parquet(str(target))
-        if self._newest:
-            shutil.rmtree(self._newest)
-        self._newest = target
-
-
-def merge_by_delta(directory: Path, changes: pl.LazyFrame, *, append: bool = False) -> None:
-    """Merge aggregated events into the table in the directory. ``append``: none of the keys is in the table."""
-    batch = changes.select(COLUMNS).collect().to_arrow()
-    if append or not DeltaTable.is_deltatable(str(directory)):
-        write_deltalake(str(directory), batch, mode="append")
-        return
-    newer = "s.ts > t.ts"
-    update = {"events": "t.events + s.events", "amount": "t.amount + s.amount"} | {
-        name: f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END" for name in ("text", "ts")
-    }
-    table = DeltaTable(str(directory))
-    merge = table.merge(batch, "t.key = s.key", source_alias="s", target_alias="t")
-    merge.when_matched_update(update).when_not_matched_insert_all().execute()
+        if self.newest:
+            shutil.rmtree(self.newest)
+        self.newest = target
 
 
 def partial(root: Path, number: int) -> pl.LazyFrame:
     return state_of(pl.scan_parquet(sorted(batch_directory(root, number).iterdir())))
-
-
-def merged(rows: pl.LazyFrame) -> pl.LazyFrame:
-    return rows.group_by("key").agg(
-        pl.col("events").sum(), pl.col("amount").sum(), pl.col("text").sort_by("ts").last(), pl.col("ts").max()
-    )

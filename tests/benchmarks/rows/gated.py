@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from tests.benchmarks.checks import state_of
 from tests.benchmarks.measure import Contender, Ratio, take_turns
-from tests.benchmarks.rewriting import COLUMNS, merge_by_delta
+from tests.benchmarks.merging import COLUMNS, merge_by_delta
 from tests.benchmarks.rows.growth import LOADED, Grown, events_of
 from tests.benchmarks.written import Written
 

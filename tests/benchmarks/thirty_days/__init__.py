@@ -1,0 +1,1 @@
+"""Thirty days of one workload by statelib and by other programs that keep state: what each costs."""
