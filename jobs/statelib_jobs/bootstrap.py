@@ -3,7 +3,7 @@
 import argparse
 import json
 
-import statelib_jobs.python_path  # noqa: F401 - before anything imports PySpark
+import statelib_jobs.start  # noqa: F401 - before anything imports PySpark
 from statelib.definition.bootstrap import load_bootstrap
 from statelib.flows.views.inspection import is_id, resolve
 from statelib.flows.wiring import deployment, storage_root

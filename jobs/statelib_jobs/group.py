@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-import statelib_jobs.python_path  # noqa: F401 - before anything imports PySpark
+import statelib_jobs.start  # noqa: F401 - before anything imports PySpark
 from statelib.definition.pipeline import load_pipeline
 from statelib.errors import RetryableError
 from statelib.flows.wiring import deployment

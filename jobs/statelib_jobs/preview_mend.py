@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-import statelib_jobs.python_path  # noqa: F401 - before anything imports PySpark
+import statelib_jobs.start  # noqa: F401 - before anything imports PySpark
 from statelib.definition.pipeline import load_pipeline
 from statelib.flows.mending.plan import MendPlan
 from statelib.flows.mending.preview_file import store_preview

@@ -1,5 +1,6 @@
 """The Spark session of all jobs, and the way in which they end."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def session(name: str) -> Iterator[SparkSession]:
             failure = as_own(error)
             if failure is None:
                 raise
+    gc.freeze()  # the process ends: its end would search all objects for garbage
     if failure is not None:
         print(hidden(f"statelib: {failure.kind}: {failure}", secrets(os.environ)), file=sys.stderr)
         sys.exit(1)

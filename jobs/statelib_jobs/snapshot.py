@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-import statelib_jobs.python_path  # noqa: F401 - before anything imports PySpark
+import statelib_jobs.start  # noqa: F401 - before anything imports PySpark
 from statelib.definition.pipeline import load_pipeline
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId

@@ -84,6 +84,7 @@ def main() -> None:
     wanted = list(ROWS) if arguments.rows == "all" else arguments.rows.split(",")
     if unknown := [row for row in wanted if row not in ROWS]:
         parser.error(f"no row {', '.join(unknown)}: there are {', '.join(ROWS)}")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # modules are stored compiled, as by an installation
     ratios = measured(wanted, arguments.directory, arguments.runs, arguments.scale)
     load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     result = {"machine": load, "scale": arguments.scale, "ratios": [ratio.to_json() for ratio in ratios]}
