@@ -1,4 +1,5 @@
-"""Operators for a team's own DAGs: a checkpoint, a savepoint, a restore, a cleanup and a verification as one task.
+"""Operators for a team's own DAGs: a checkpoint, a savepoint, a correction, a restore, a cleanup and a verification as
+one task.
 
 Each runs the steps (:mod:`statelib_airflow.runtime.steps`) that are separate tasks in the generated DAGs.
 """
@@ -172,6 +173,26 @@ class SavepointOperator(CheckpointOperator):
     def begin(self, context: "Context") -> "Begun":
         request = {"format": self.format, "target": self.target, "note": self.note, "stop": self.stop}
         return steps.begin_savepoint(self.statelib, self.pipeline, request, context)
+
+
+class MendOperator(CheckpointOperator):
+    """An operator that corrects one interval whose source has changed, without a replay of the later ones, and takes a
+    checkpoint of the result. ``interval``: its start, in the schedule's time zone unless it has an offset. Nobody is
+    asked; the XCom ``plan`` says what is read. Returns the same as CheckpointOperator.
+
+    Safe to retry and to clear: a correction is made of the source as it is, so that a repeated one changes nothing.
+    ``checkpoint.mendable`` of the pipeline file says for how long an interval can be corrected."""
+
+    template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "interval")
+
+    def __init__(self, *, pipeline: str, interval: str, **kwargs: Any) -> None:
+        super().__init__(pipeline=pipeline, **kwargs)
+        self.interval = interval
+
+    def begin(self, context: "Context") -> "Begun":
+        plan = steps.plan_mend(self.statelib, self.pipeline, self.interval)
+        context["ti"].xcom_push("plan", plan.describe())
+        return steps.begin_mend(self.statelib, self.pipeline, plan, context)
 
 
 class RestoreOperator(StatelibSparkOperator):

@@ -1,5 +1,6 @@
 """The rows of the catalog for checkpoints and pipelines, as plain values without SQL."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,7 +9,7 @@ from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.termination import StopMode
 
-_MENDS = "mend:"
+_MEND_KEY = re.compile(r"mend:(-?[0-9]{1,16}):(-?[0-9]{1,16})@[0-9]+")
 
 
 class CheckpointState(StrEnum):
@@ -46,7 +47,13 @@ def interval_key(interval: DataInterval, generation: int) -> str:
 
 def mend_key(interval: DataInterval, head: CheckpointId) -> str:
     """Return the key of the checkpoint that corrects an interval of the state of ``head``."""
-    return f"{_MENDS}{interval.start_ms}:{interval.end_ms}@{head}"
+    return f"mend:{interval.start_ms}:{interval.end_ms}@{head}"
+
+
+def mended_interval(key: str) -> DataInterval | None:
+    """Return the interval that the checkpoint with this key corrects; None if it corrects none."""
+    match = _MEND_KEY.fullmatch(key)
+    return DataInterval(int(match[1]), int(match[2])) if match else None
 
 
 @dataclass(frozen=True)
@@ -122,10 +129,7 @@ class CheckpointRecord:
     def mends(self) -> DataInterval | None:
         """The earlier interval that it corrects; None if it corrects none. Its events are those of its base but for
         this interval."""
-        if self.interval is not None or not self.key.startswith(_MENDS):
-            return None
-        start, _, end = self.key.removeprefix(_MENDS).partition("@")[0].partition(":")
-        return DataInterval(int(start), int(end))
+        return mended_interval(self.key)
 
 
 def why(record: CheckpointRecord) -> str:

@@ -45,6 +45,7 @@ PLACES = {
     "quarantined": f"p/{AIRCRAFT}/c/{QUARANTINED}",
     "savepoint": f"p/{AIRCRAFT}/c/{SAVED}",
     "compare": f"p/{AIRCRAFT}/compare?left={FIFTH}&right={HEAD}",
+    "mended": f"p/{ROUTES}/c/{ROUTES_HEAD}",
     "storage": "storage",
     "pipeline-storage": f"p/{AIRCRAFT}/storage",
 }
@@ -181,6 +182,34 @@ def test_every_page_is_accessible(new_page: OpenPage, tour: Tour, shot: Shot, wi
         assert page.get_by_role("alert").count() == 0
         assert inaccessible(page) == []
         assert overflow(page) == 0
+
+
+def test_a_corrected_day_is_named_by_history_comparison_and_checkpoint(admin: Page, tour: Tour, shot: Shot) -> None:
+    admin.goto(f"{tour.url}/plugin/state/statelib/#/p/{ROUTES}")
+    rows = state(admin).get_by_role("table", name=f"Checkpoints of {ROUTES}").get_by_role("row")
+    expect(rows.filter(has_text="mends 2013-01-02")).to_have_count(1)
+    admin.goto(f"{tour.url}/statelib/#/p/{ROUTES}/compare?left={ROUTES_HEAD - 1}&right={ROUTES_HEAD}")
+    expect(admin.get_by_role("row").filter(has_text="Interval")).to_contain_text(
+        re.compile("2013-01-05.*mends 2013-01-02")
+    )
+    shot(admin, "compare-mended-1440")
+    admin.goto(f"{tour.url}/statelib/#/p/{ROUTES}/c/{ROUTES_HEAD}")
+    expect(admin.get_by_label("Facts", exact=True)).to_contain_text("mends 2013-01-02")
+
+
+def test_the_approval_of_a_correction_shows_what_would_differ(admin: Page, tour: Tour, shot: Shot) -> None:
+    dag_id = f"{ROUTES}.mend"
+    run = tour.client.run(dag_id, tour.client.trigger(dag_id, {"interval": "2013-01-02", "approval": True}))
+    assert "Differences, by" in asked(tour.client, run)["body"]
+    admin.goto(f"{tour.url}/dags/{dag_id}/runs/{run.run_id}/tasks/approve/required_actions")
+    item = admin.get_by_role("listitem").filter(has_text="minutes_flown").first
+    expect(item).to_contain_text("changed")
+    assert item.locator("code").count() >= 1
+    shot(admin, "approval-1440")
+    with admin.expect_response(lambda answer: answer.request.method == "PATCH") as answered:
+        admin.get_by_role("button", name="Reject").click()
+    assert answered.value.ok, answered.value.text()
+    assert tour.client.wait_for_run(dag_id, run.run_id, RUN_PATIENCE_S).state == "success", "a no is an answer"
 
 
 def test_a_savepoint_with_a_note_and_an_approved_restore_can_be_triggered(admin: Page, tour: Tour, shot: Shot) -> None:

@@ -1,7 +1,8 @@
 """A deployment with a history to look at, made in this process: no Spark, no Airflow, but the gate and its reports.
 
 aircraft_activity: four days; the fifth given up once, then done; a savepoint; the sixth quarantined once, then done;
-back to the fifth day, the sixth again, and the seventh. Two tables are published. The others: some plain days.
+back to the fifth day, the sixth again, and the seventh. Two tables are published. route_delays: five days, and a
+correction of the second. carrier_streaks: some plain days.
 """
 
 from pathlib import Path
@@ -17,6 +18,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError
 from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.mending.steps import begin_mend, plan_mend
 from statelib.flows.publication.steps import publish_tables
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
@@ -29,7 +31,7 @@ AIRCRAFT, ROUTES, STREAKS = "aircraft_activity", "route_delays", "carrier_streak
 DAYS = 8
 FIFTH, SAVED, QUARANTINED, HEAD = 6, 7, 8, 11
 """Checkpoints of aircraft_activity: of its fifth day, the savepoint, the one in quarantine, the head."""
-ROUTES_HEAD, STREAKS_HEAD = 5, 3
+ROUTES_HEAD, STREAKS_HEAD = 6, 3
 BY = "tour"
 PUBLISH = """
 publish:
@@ -46,6 +48,7 @@ def tour_places(root: Path) -> Places:
     for name in (AIRCRAFT, ROUTES, STREAKS):
         text = (CHECKOUT / "dags" / "pipelines" / f"{name}.yaml").read_text()
         text = text.replace("delay_s: 10", "delay_s: 1") + (PUBLISH if name == AIRCRAFT else "")
+        text = text.replace("checkpoint: {", "checkpoint: {mendable: 30d, ") if name == ROUTES else text
         (pipelines / f"{name}.yaml").write_text(text)
     places = Places(work=root / "work", pipelines=pipelines)
     places.make_directories()
@@ -70,9 +73,10 @@ def write_history(places: Places) -> None:
     for number in (6, 7):
         completed(deployment, AIRCRAFT, number)
     publish_tables(deployment, deployment.pipeline(AIRCRAFT), ("aircraft",))
-    for name, last in ((ROUTES, ROUTES_HEAD), (STREAKS, STREAKS_HEAD)):
+    for name, last in ((ROUTES, ROUTES_HEAD - 1), (STREAKS, STREAKS_HEAD)):
         for number in range(1, last + 1):
             completed(deployment, name, number)
+    assert mended(deployment, 2) == ROUTES_HEAD
 
 
 def completed(deployment: Deployment, name: str, number: int) -> CheckpointId:
@@ -80,6 +84,15 @@ def completed(deployment: Deployment, name: str, number: int) -> CheckpointId:
     pipeline = deployment.pipeline(name)
     begun = begin(deployment, pipeline, day(number), BY).checkpoint_id
     publish_here(deployment, pipeline, begun, flights(deployment, pipeline, number))
+    return register(deployment, pipeline, begun, check(deployment, pipeline, begun).report_uri).checkpoint_id
+
+
+def mended(deployment: Deployment, number: int) -> CheckpointId:
+    """Correct a day of which every second flight was wrong."""
+    pipeline = deployment.pipeline(ROUTES)
+    begun = begin_mend(deployment, pipeline, plan_mend(deployment, pipeline, day(number)), BY).checkpoint_id
+    events = flights(deployment, pipeline, number)
+    publish_here(deployment, pipeline, begun, events.take(pa.array(range(0, len(events), 2))))
     return register(deployment, pipeline, begun, check(deployment, pipeline, begun).report_uri).checkpoint_id
 
 

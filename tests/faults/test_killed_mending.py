@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from statelib.flows.checkpoint.steps import abort, register
+from statelib.flows.checkpoint.steps import register
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.mending.steps import begin_mend, plan_mend
 from statelib.flows.wiring import Deployment
-from statelib.model.record import CheckpointState
 from statelib.savepoints.verification import verify
 from statelib.testing.crash_points import Place, ends_at, kill, recorded
 from tests.faults.crash_child import run
@@ -36,10 +35,8 @@ WRONG = 7
 
 
 def mend(deployment: Deployment) -> None:
-    """Correct day 2 with the steps of the DAG."""
+    """Correct day 2 with the steps of the DAG. A killed try is superseded."""
     pipeline = deployment.pipeline(NAME)
-    for record in deployment.catalog().list(NAME, {CheckpointState.PENDING}):
-        abort(deployment, NAME, record.checkpoint_id, "given up")
     begun = begin_mend(deployment, pipeline, plan_mend(deployment, pipeline, day(2)), "test")
     publish_here(deployment, pipeline, begun.checkpoint_id, events(2))
     register(deployment, pipeline, begun.checkpoint_id)

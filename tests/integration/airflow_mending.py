@@ -15,10 +15,18 @@ from demo.telling import RUN_PATIENCE_S
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
+from tests.integration.own_dags import with_own_dags
 from tests.support.worlds import day
 
 MENDED = PipelineName("mended")
 """A copy of the pipeline of routes whose intervals can be mended."""
+OWN_DAG = f"""
+from airflow.sdk import DAG, Param
+from statelib_airflow.operators import MendOperator
+with DAG("own_mend", schedule=None, params={{"interval": Param(type="string")}}):
+    MendOperator(task_id="mend", pipeline="{MENDED}", interval="{{{{ params.interval }}}}", retries=0)
+"""
+"""The file of a team's own DAG."""
 
 
 class AirflowWorld(Protocol):
@@ -32,6 +40,11 @@ class AirflowWorld(Protocol):
     def wait(self, day: str, dag: str) -> Run: ...
     def trigger(self, dag: str, conf: dict[str, str]) -> Run: ...
     def succeed(self, run: Run) -> Run: ...
+
+
+def with_own_mend(places: Places, directory: Path) -> dict[str, str]:
+    """Return the settings with which Airflow reads :data:`OWN_DAG` too."""
+    return with_own_dags(places, directory, {"own_mend.py": OWN_DAG})
 
 
 def mendable_file(routes: str) -> str:
@@ -66,8 +79,34 @@ def assert_a_day_is_mended(world: AirflowWorld) -> None:
     assert client.xcom(run, "register")["id"] == record.checkpoint_id == 3
     assert (record.base, record.mends) == (2, day(1))
     assert_differences_are_shown(world, body)
-    rows = [row["value"]["flights"] for row in world.deployment.open(record).to_arrow("delays").to_pylist()]
-    assert sum(rows) == sum(len(pl.read_parquet(flights / each)) for each in ("2013-01-02", "2013-01-03"))
+    assert_flights_of(world, "2013-01-02", "2013-01-03")
+    assert_a_teams_own_dag_mends(world)
+
+
+def assert_a_teams_own_dag_mends(world: AirflowWorld) -> None:
+    """Assert that the operator corrects the second day, and that the mend DAG asks nobody without ``approval``: it
+    corrects the first day once more, from which nothing changes."""
+    client, flights = world.client, world.places.data / "flights"
+    shutil.copytree(flights / "2013-01-04", world.places.data / "corrected" / "2013-01-02")
+    run = world.succeed(world.trigger("own_mend", {"interval": "2013-01-02"}))
+    record = world.records(MENDED)[-1]
+    assert (record.checkpoint_id, record.base, record.mends) == (4, 3, day(2))
+    facts = {"id": 4, "bytes": record.size_bytes, "keys": record.keys, "entries": record.entries}
+    assert client.xcom(run, "mend").items() >= facts.items()
+    assert "builds on: checkpoint 3" in client.xcom(run, "mend", "plan")
+    assert_flights_of(world, "2013-01-03", "2013-01-04")
+    run = world.succeed(world.trigger(f"{MENDED}.mend", {"interval": "2013-01-01"}))
+    assert client.task_states(run.dag_id, run.run_id).items() >= {"preview": "skipped", "approve": "skipped"}.items()
+    record = world.records(MENDED)[-1]
+    assert (record.checkpoint_id, record.base, record.mends) == (5, 4, day(1))
+    assert_flights_of(world, "2013-01-03", "2013-01-04")
+
+
+def assert_flights_of(world: AirflowWorld, *days: str) -> None:
+    """Assert that the newest checkpoint has as many flights as these days."""
+    rows = world.deployment.open(world.records(MENDED)[-1]).to_arrow("delays").to_pylist()
+    expected = sum(len(pl.read_parquet(world.places.data / "flights" / each)) for each in days)
+    assert sum(row["value"]["flights"] for row in rows) == expected
 
 
 def assert_a_rejected_mend_changes_nothing(world: AirflowWorld) -> None:

@@ -30,7 +30,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
-from tests.integration.airflow_mending import MENDED, assert_a_day_is_mended, mendable_file
+from tests.integration.airflow_mending import MENDED, assert_a_day_is_mended, mendable_file, with_own_mend
 from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
 from tests.integration.airflow_reports import Received, check_received, listening
 from tests.integration.airflow_sources import BALANCES, assert_several_sources_are_applied, balances_file
@@ -115,9 +115,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places), listening(places) as receivers:
         migrate(places)
-        components = (*COMPONENTS, "triggerer")
-        with airflow(places, free_ports(), components, settings=CALM | receivers.settings) as running:
-            running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup"})
+        settings = CALM | receivers.settings | with_own_mend(places, root / "own")
+        with airflow(places, free_ports(), (*COMPONENTS, "triggerer"), settings=settings) as running:
+            running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup", "own_mend"})
             yield World(places, running, receivers)
 
 

@@ -1,6 +1,5 @@
 """A day with wrong data in a real Airflow: restore, repair and replay, while a team's own DAG runs beside it."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from tests.integration.own_dags import with_own_dags
 from tests.support.worlds import CALM
 
 NAME, STREAKS = PipelineName("aircraft_activity"), PipelineName("carrier_streaks")
@@ -52,13 +52,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, flights: pl.DataFrame) -> 
         (pipelines / f"{name}.yaml").write_text(text + ALERTS)
     places.make_directories()
     write_days(flights.filter(pl.col("time_hour") < datetime(2013, 1, 8, tzinfo=UTC)), places.data / "flights")
-    own = root / "own"
-    own.mkdir()
-    (own / "own_restore.py").write_text(OWN_RESTORE)
-    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    folders = {"shipped": places.checkout / "dags", "own": own}
-    bundles = [{"name": n, "classpath": local, "kwargs": {"path": str(path)}} for n, path in folders.items()]
-    settings = CALM | {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
+    settings = CALM | with_own_dags(places, root / "own", {"own_restore.py": OWN_RESTORE})
     with exclusive(places):
         migrate(places)
         with airflow(places, free_ports(), settings=settings) as up:

@@ -64,7 +64,8 @@ class RunLink:
 @dataclass(frozen=True)
 class CheckpointRow:
     """A checkpoint as the catalog has it. ``kind``, ``state``, ``owner`` and ``failure`` are the stored words: a later
-    statelib may have stored words that this one does not have. ``run``: null if a command began the checkpoint."""
+    statelib may have stored words that this one does not have. ``mends``: the interval that it corrects, in place of
+    ``interval``. ``run``: null if a command began the checkpoint."""
 
     pipeline: str
     checkpoint_id: int
@@ -77,6 +78,7 @@ class CheckpointRow:
     generation: int
     base: int | None
     interval: DataInterval | None
+    mends: DataInterval | None
     created_at_ms: int
     completed_at_ms: int | None
     duration_ms: int | None

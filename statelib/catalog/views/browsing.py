@@ -22,7 +22,7 @@ from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundErro
 from statelib.model.checkpoint import DataInterval, EventCounts
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import GateSummary, QualityResult
-from statelib.model.record import CheckpointState
+from statelib.model.record import CheckpointState, mended_interval
 
 _C = CHECKPOINT.c
 _DURATION = _C.completed_at_ms - _C.created_at_ms
@@ -47,8 +47,8 @@ _PENDING = (_C.state == literal_column("'PENDING'")) & (_C.kind == literal_colum
 @dataclass(frozen=True)
 class Entry:
     """A checkpoint as the catalog has it. ``kind``, ``state``, ``owner`` and ``failure`` are the stored words, so that
-    words of a later statelib are shown instead of refused. ``report``: URI, '' if there is none. Times are epoch
-    milliseconds."""
+    words of a later statelib are shown instead of refused. ``mends``: the interval that it corrects, in place of
+    ``interval``. ``report``: URI, '' if there is none. Times are epoch milliseconds."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -61,6 +61,7 @@ class Entry:
     generation: int
     base: int | None
     interval: DataInterval | None
+    mends: DataInterval | None
     created_at_ms: int
     completed_at_ms: int | None
     deadline_ms: int | None
@@ -142,6 +143,7 @@ class Ancestor:
     kind: str
     state: str
     interval: DataInterval | None
+    mends: DataInterval | None
     completed_at_ms: int | None
 
 
@@ -240,6 +242,7 @@ class Browsing:
                     v["kind"],
                     v["state"],
                     interval_of(v["interval_start_ms"], v["interval_end_ms"]),
+                    mended_interval(v["idempotency_key"]),
                     v["completed_at_ms"],
                 )
                 for v in checkpoints
@@ -323,12 +326,13 @@ def _entries(
 
 def _entry(row: Row[*tuple[Any, ...]], heads: dict[str, int | None], gate: GateSummary | None) -> Entry:
     values = checked(CHECKPOINT, row, any_word=True)
-    computed = ("head", "interval", "events", "gate")
+    computed = ("head", "interval", "mends", "events", "gate")
     columns = {name: values[name] for name in Entry.__dataclass_fields__ if name not in computed}
     return Entry(
         **columns,
         head=heads.get(row.pipeline) == row.checkpoint_id,
         interval=interval_of(row.interval_start_ms, row.interval_end_ms),
+        mends=mended_interval(values["idempotency_key"]),
         events=events_of(row.events_read, row.events_applied, row.events_null_key),
         gate=gate,
     )
@@ -347,7 +351,8 @@ def _lineage(pipeline: PipelineName, start: CheckpointId) -> Select[*tuple[Any, 
         chain.c.depth < MAX_LINEAGE,
     )
     chain = chain.union_all(older)
-    columns = (_C.checkpoint_id, _C.kind, _C.state, _C.interval_start_ms, _C.interval_end_ms, _C.completed_at_ms)
+    interval = (_C.idempotency_key, _C.interval_start_ms, _C.interval_end_ms)
+    columns = (_C.checkpoint_id, _C.kind, _C.state, *interval, _C.completed_at_ms)
     joined = select(*columns).join(chain, chain.c.checkpoint_id == _C.checkpoint_id)
     return joined.where(_C.pipeline == pipeline).order_by(chain.c.depth)
 

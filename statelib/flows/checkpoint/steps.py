@@ -11,6 +11,7 @@ from statelib.catalog.commit.admission import HEAD_MOVED
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
+from statelib.flows.checkpoint.allocation import allocate_checkpoint
 from statelib.flows.checkpoint.readiness import check_ready
 from statelib.flows.gate.judging import judge
 from statelib.flows.lifecycle.renaming import head_after_renaming
@@ -18,11 +19,11 @@ from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import continued_head
 from statelib.flows.restore.quarantine import set_aside
 from statelib.flows.wiring import Deployment, now_ms
-from statelib.model.checkpoint import DataInterval, SnapshotKind, SourcePosition
+from statelib.model.checkpoint import DataInterval, SourcePosition
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import QualityResult, Severity, verdict
-from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, interval_key
+from statelib.model.record import CheckpointRecord, CheckpointState, interval_key
 from statelib.quality.gate import QualityReport
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint
@@ -82,20 +83,8 @@ def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, o
     _check_order(pipeline, interval, continued.opened.position() if continued else None)
     if not assume_ready:
         check_ready(deployment, pipeline, interval)
-    request = BeginRequest(
-        pipeline=name,
-        kind=SnapshotKind.CHECKPOINT,
-        interval=interval,
-        strategy=pipeline.checkpoint.strategy,
-        parallelism=head.parallelism or pipeline.parallelism,
-        owner=owner,
-        key=interval_key(interval, head.generation),
-        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
-        tolerable_failures=pipeline.checkpoint.tolerable_failures,
-        decided_at=head,
-    )
-    storage = deployment.storage(pipeline)
-    record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
+    key = interval_key(interval, head.generation)
+    record = allocate_checkpoint(deployment, pipeline, head, owner, key=key, interval=interval)
     return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)
 
 

@@ -6,6 +6,7 @@ from statelib.definition.checks.mendable import reasons_not_to_mend
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.flows.checkpoint.allocation import allocate_checkpoint
 from statelib.flows.checkpoint.kept_deltas import later_intervals, mendable_intervals
 from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
@@ -18,7 +19,7 @@ from statelib.model.checkpoint import DataInterval, SideDataRecord, SnapshotKind
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.moments import moment_of
-from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, Owner, PipelineHead, mend_key
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner, PipelineHead, mend_key
 from statelib.savepoints.opened import Checkpoint
 
 
@@ -41,7 +42,7 @@ def plan_mend(deployment: Deployment, pipeline: Pipeline, interval: DataInterval
     record = catalog.get(name, head.head)
     replay = _replay(name, interval, catalog.lineage(name, head.head))
     _check_definition(pipeline, replay)
-    _check_nothing_pending(name, catalog.list(name, (CheckpointState.PENDING,)))
+    _check_nothing_pending(name, catalog.list(name, (CheckpointState.PENDING,)), mend_key(interval, head.head))
     continued = continued_head(deployment, pipeline, head)
     opened = deployment.open(record) if continued is None else continued.opened
     _check_same_states(pipeline, opened, replay)
@@ -101,31 +102,17 @@ def preview_record(deployment: Deployment, pipeline: Pipeline, plan: MendPlan) -
 
 
 def begin_mend(deployment: Deployment, pipeline: Pipeline, plan: MendPlan, owner: str) -> Begun:
-    """Allocate the checkpoint that corrects the interval of the plan. It has the position of the head.
+    """Allocate the checkpoint that corrects the interval of the plan. It has the position of the head. A pending
+    checkpoint of the same correction is superseded: it is of an earlier try.
 
     Raises as :func:`plan_mend`, ConflictError (``head-moved`` if the pipeline has another head than the plan,
     ``catalog-behind-storage``), and as :func:`statelib.catalog.commit.admission.admit`."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
-    check_catalog_complete(deployment, name)
+    check_catalog_complete(deployment, PipelineName(pipeline.name))
     head = head_after_renaming(deployment, pipeline, owner)
     plan_mend(deployment, pipeline, plan.interval)
     base = _check_head(plan, head)
-    request = BeginRequest(
-        pipeline=name,
-        kind=SnapshotKind.CHECKPOINT,
-        interval=None,
-        mends=plan.interval,
-        strategy=pipeline.checkpoint.strategy,
-        parallelism=head.parallelism or pipeline.parallelism,
-        owner=owner,
-        key=mend_key(plan.interval, base),
-        note=f"mends {range_text(plan.interval)}",
-        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
-        tolerable_failures=pipeline.checkpoint.tolerable_failures,
-        decided_at=head,
-    )
-    storage = deployment.storage(pipeline)
-    record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
+    key, note = mend_key(plan.interval, base), f"mends {range_text(plan.interval)}"
+    record = allocate_checkpoint(deployment, pipeline, head, owner, key=key, mends=plan.interval, note=note)
     return Begun(record.checkpoint_id, already_completed=False)
 
 
@@ -150,8 +137,10 @@ def _check_definition(pipeline: Pipeline, replay: str) -> None:
         )
 
 
-def _check_nothing_pending(name: PipelineName, pending: Sequence[CheckpointRecord]) -> None:
-    numbers = [str(record.checkpoint_id) for record in pending if record.kind is SnapshotKind.CHECKPOINT]
+def _check_nothing_pending(name: PipelineName, pending: Sequence[CheckpointRecord], key: str) -> None:
+    """Raise ConflictError (``checkpoint-pending``) if another checkpoint than one with this ``key`` is pending."""
+    others = [record for record in pending if record.kind is SnapshotKind.CHECKPOINT and record.key != key]
+    numbers = [str(record.checkpoint_id) for record in others]
     if numbers:
         raise ConflictError(
             f"checkpoint {', '.join(numbers)} of {name} is under way: a correction would abort it",

@@ -5,15 +5,16 @@ from dataclasses import replace
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
 from statelib.errors import ConflictError, InvalidRequestError
+from statelib.flows.checkpoint.allocation import allocate_checkpoint
 from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import Continuation, as_own, continuation
 from statelib.flows.wiring import Deployment
-from statelib.model.checkpoint import DataInterval, SnapshotKind
+from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.moments import moment_of
-from statelib.model.record import BeginRequest, interval_key
+from statelib.model.record import interval_key
 
 
 def seed_interval(pipeline: Pipeline, until_ms: int) -> DataInterval:
@@ -74,28 +75,14 @@ def begin_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, source
 
     Raises as :func:`seed_interval` and :func:`completed_seed`, ConflictError (``catalog-behind-storage``), and as
     :func:`statelib.catalog.commit.admission.admit`."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
-    check_catalog_complete(deployment, name)
+    check_catalog_complete(deployment, PipelineName(pipeline.name))
     head = head_after_renaming(deployment, pipeline, owner)
     interval = seed_interval(pipeline, until_ms)
     done = completed_seed(deployment, pipeline, until_ms, source)
     if done is not None:
         return Begun(done, already_completed=True)
-    request = BeginRequest(
-        pipeline=name,
-        kind=SnapshotKind.CHECKPOINT,
-        interval=interval,
-        strategy=pipeline.checkpoint.strategy,
-        parallelism=pipeline.parallelism,
-        owner=owner,
-        key=interval_key(interval, head.generation),
-        note=_note(source),
-        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
-        tolerable_failures=pipeline.checkpoint.tolerable_failures,
-        decided_at=head,
-    )
-    storage = deployment.storage(pipeline)
-    record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
+    key = interval_key(interval, head.generation)
+    record = allocate_checkpoint(deployment, pipeline, head, owner, key=key, interval=interval, note=_note(source))
     return Begun(record.checkpoint_id, already_completed=False)
 
 

@@ -5,6 +5,7 @@ const DAY = 86_400_000;
 const KIB = 1024;
 export const NOW = Date.UTC(2026, 10, 21, 9, 30);
 const FIRST_DAY = Date.UTC(2013, 0, 1);
+const dayOf = (at: number) => ({ start_ms: FIRST_DAY + at * DAY, end_ms: FIRST_DAY + (at + 1) * DAY });
 
 /** Numbers that look random and are always the same. */
 export function dice(seed: number): () => number {
@@ -84,15 +85,16 @@ function historyOf(recipe: Recipe): CheckpointRow[] {
   return made;
 }
 
-type Fate = Pick<CheckpointRow, "state" | "kind" | "failure" | "reason" | "note">;
+type Fate = Pick<CheckpointRow, "state" | "kind" | "failure" | "reason" | "note" | "mends">;
 
 function fateOf(recipe: Recipe, at: number): Fate {
   const left = recipe.days - at;
-  const fine: Fate = { state: "COMPLETED", kind: "CHECKPOINT", failure: null, reason: "", note: "" };
+  const fine: Fate = { state: "COMPLETED", kind: "CHECKPOINT", failure: null, reason: "", note: "", mends: null };
   if (recipe.name === "route_delays" && left === 1) return { ...fine, state: "PENDING" };
   if (recipe.name === "route_delays" && left === 2) {
     return { ...fine, state: "QUARANTINED", failure: "FINALIZE_CHECKPOINT_FAILURE", reason: "null rate of arr_delay 41.2 % is far from 2.4 % of the previous seven" };
   }
+  if (recipe.name === "route_delays" && left === 4) return { ...fine, note: "mends [2013-02-14T00:00:00+00:00, 2013-02-15T00:00:00+00:00)", mends: dayOf(44) };
   if (recipe.name === "aircraft_activity" && left === 6) return { ...fine, kind: "SAVEPOINT", note: "before the release of the new histogram bounds" };
   if (at % 31 === 17) return { ...fine, state: "ABORTED", failure: "CHECKPOINT_EXPIRED", reason: "subtask 1 did not acknowledge within 600 s" };
   return left > 48 ? { ...fine, state: "DELETED" } : fine;
@@ -101,7 +103,7 @@ function fateOf(recipe: Recipe, at: number): Fate {
 function checkpointOf(recipe: Recipe, at: number, base: number | null, random: () => number): CheckpointRow {
   const id = at + 1;
   const fate = fateOf(recipe, at);
-  const interval = fate.kind === "SAVEPOINT" ? null : { start_ms: FIRST_DAY + at * DAY, end_ms: FIRST_DAY + (at + 1) * DAY };
+  const interval = fate.kind === "SAVEPOINT" || fate.mends ? null : dayOf(at);
   const keys = Math.round(recipe.keys * (1 - Math.exp(-(at + 3) / 22)));
   const entries = Math.round(keys * 2.4);
   const size = Math.round(keys * recipe.bytesPerKey * (1 + random() * 0.08));
@@ -281,7 +283,7 @@ function lineageOf(one: CheckpointRow) {
   const history = HISTORIES.get(one.pipeline) ?? [];
   const found: CheckpointRow[] = [];
   for (let next: CheckpointRow | undefined = one; next; next = history.find((other) => other.checkpoint_id === next?.base)) found.push(next);
-  return found.map(({ checkpoint_id, kind, state, interval, completed_at_ms }) => ({ checkpoint_id, kind, state, interval, completed_at_ms }));
+  return found.map(({ checkpoint_id, kind, state, interval, mends, completed_at_ms }) => ({ checkpoint_id, kind, state, interval, mends, completed_at_ms }));
 }
 
 function qualityOf(one: CheckpointRow): CheckpointDetail["quality"] {

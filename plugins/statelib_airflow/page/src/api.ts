@@ -7,6 +7,7 @@ export interface Ancestor {
   kind: string;
   state: string;
   interval: DataInterval | null;
+  mends: DataInterval | null;
   completed_at_ms: number | null;
 }
 
@@ -33,6 +34,7 @@ export interface CheckpointDetail {
   generation: number;
   base: number | null;
   interval: DataInterval | null;
+  mends: DataInterval | null;
   created_at_ms: number;
   completed_at_ms: number | null;
   duration_ms: number | null;
@@ -90,7 +92,8 @@ export interface CheckpointList {
 
 /**
  * A checkpoint as the catalog has it. `kind`, `state`, `owner` and `failure` are the stored words: a later
- * statelib may have stored words that this one does not have. `run`: null if a command began the checkpoint.
+ * statelib may have stored words that this one does not have. `mends`: the interval that it corrects, in place of
+ * `interval`. `run`: null if a command began the checkpoint.
  */
 export interface CheckpointRow {
   pipeline: string;
@@ -104,6 +107,7 @@ export interface CheckpointRow {
   generation: number;
   base: number | null;
   interval: DataInterval | null;
+  mends: DataInterval | null;
   created_at_ms: number;
   completed_at_ms: number | null;
   duration_ms: number | null;

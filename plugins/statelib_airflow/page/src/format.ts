@@ -92,8 +92,13 @@ export function clock(ms: number): string {
 
 const DAY = 86_400_000;
 
+interface Bounds {
+  start_ms: number;
+  end_ms: number;
+}
+
 /** The data interval: one day is its date, whole days are dates, the rest has hours and minutes. */
-export function interval(value: { start_ms: number; end_ms: number } | null): string {
+export function interval(value: Bounds | null): string {
   if (value === null) return NONE;
   const { start_ms: start, end_ms: end } = value;
   if (start % DAY === 0 && end % DAY === 0) {
@@ -101,6 +106,11 @@ export function interval(value: { start_ms: number; end_ms: number } | null): st
   }
   const until = day(start) === day(end) ? clock(end).slice(0, 5) : `${day(end)} ${clock(end).slice(0, 5)}`;
   return `${day(start)} ${clock(start).slice(0, 5)} … ${until}`;
+}
+
+/** What a checkpoint took from the source: the interval that it applied, or the earlier one that it corrects. */
+export function span(one: { interval: Bounds | null; mends: Bounds | null }): string {
+  return one.mends ? `mends ${interval(one.mends)}` : interval(one.interval);
 }
 
 /** `+1 024`, `−3`, `±0`: what became more or less. */

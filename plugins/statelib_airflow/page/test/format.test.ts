@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ago, bytes, duration, grouped, interval, percent, round, signed, utc } from "../src/format";
+import { ago, bytes, duration, grouped, interval, percent, round, signed, span, utc } from "../src/format";
 
 const thin = (text: string) => text.replaceAll(" ", "\u202f");
 const DAY = 86_400_000;
@@ -50,5 +50,12 @@ describe("times", () => {
     expect(interval({ start_ms: start, end_ms: start + DAY })).toBe("2013-01-01");
     expect(interval({ start_ms: start, end_ms: start + 3 * DAY })).toBe("2013-01-01 … 2013-01-03");
     expect(interval({ start_ms: start + 3_600_000, end_ms: start + 7_200_000 })).toBe("2013-01-01 01:00 … 02:00");
+  });
+
+  it("names the interval that a checkpoint applied or corrects", () => {
+    const first = { start_ms: Date.UTC(2013, 0, 5), end_ms: Date.UTC(2013, 0, 6) };
+    expect(span({ interval: first, mends: null })).toBe("2013-01-05");
+    expect(span({ interval: null, mends: first })).toBe("mends 2013-01-05");
+    expect(span({ interval: null, mends: null })).toBe("–");
   });
 });

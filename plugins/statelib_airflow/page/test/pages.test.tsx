@@ -95,6 +95,14 @@ describe("history", () => {
     expect((screen.getByRole("checkbox", { name: "Choose 139 for comparing" }) as HTMLInputElement).disabled).toBe(true);
   });
 
+  it("names the day that a checkpoint mends, in its row and on its page", async () => {
+    show("#/p/route_delays");
+    const row = within((await screen.findByRole("link", { name: "55" })).closest("tr") as HTMLElement);
+    expect(row.getByText("mends 2013-02-14")).toBeTruthy();
+    await userEvent.click(row.getByRole("link", { name: "55" }));
+    expect(within(await screen.findByLabelText("Facts")).getByText("mends 2013-02-14")).toBeTruthy();
+  });
+
   it("restores only to what is complete", async () => {
     show("#/p/route_delays");
     const restore = await screen.findByRole("link", { name: "Restore… to 55" });

@@ -1,6 +1,6 @@
 import { type FormEvent, useState } from "react";
 import type { CheckpointRow, ComparisonDetail } from "../api";
-import { bytes, duration, grouped, interval, NONE, percent, plural, signed } from "../format";
+import { bytes, duration, grouped, NONE, percent, plural, signed, span } from "../format";
 import { go } from "../location";
 import { GateBadge, StateBadge, Tags } from "../parts/badge";
 import { Parts } from "../parts/bars";
@@ -83,7 +83,7 @@ function linesOf({ left, right }: ComparisonDetail): Line[] {
     pair(name, (one) => { const value = of(one); return value === null ? NONE : show(value); }, difference(of(left), of(right), show));
   return [
     pair("Status", (one) => <StateBadge state={one.state} />),
-    pair("Interval", (one) => interval(one.interval)),
+    pair("Interval", span),
     pair("Completed", (one) => <Time ms={one.completed_at_ms} />, difference(left.completed_at_ms, right.completed_at_ms, duration)),
     amount("Keys", (one) => one.keys, grouped),
     amount("Entries", (one) => one.entries, grouped),

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import type { CheckpointRow, PipelineRow } from "../api";
 import { useNow } from "../clock";
-import { duration, interval, NONE, words } from "../format";
+import { duration, NONE, span, words } from "../format";
 import { become } from "../location";
 import { RestoreButton, restorable, SavepointButton } from "../parts/actions";
 import { GateBadge, StateBadge, STATES, Tags } from "../parts/badge";
@@ -238,7 +238,7 @@ function Status({ one, base }: { one: CheckpointRow; base: number | null }) {
   );
 }
 
-const Span = ({ one }: { one: CheckpointRow }) => (one.interval ? <span className="nowrap">{interval(one.interval)}</span> : <span className="none">{NONE}</span>);
+const Span = ({ one }: { one: CheckpointRow }) => <span className={one.interval || one.mends ? "nowrap" : "none"}>{span(one)}</span>;
 
 /** When it was begun, and by which run of which DAG. */
 function Begun({ one }: { one: CheckpointRow }) {

@@ -1,6 +1,6 @@
 import { useNow } from "../clock";
 import type { PipelineRow } from "../api";
-import { ago, bytes, grouped, interval, NONE, plural } from "../format";
+import { ago, bytes, grouped, NONE, plural, span } from "../format";
 import { become } from "../location";
 import { GateBadge, HealthBadge, healthOf, Icon } from "../parts/badge";
 import { RestoreButton, SavepointButton } from "../parts/actions";
@@ -125,7 +125,7 @@ const COLUMNS: Column<PipelineRow>[] = [
       one.head ? (
         <span className="stack">
           <Id pipeline={one.name} id={one.head.checkpoint_id} />
-          <span className="sub nowrap">{interval(one.head.interval)}</span>
+          <span className="sub nowrap">{span(one.head)}</span>
         </span>
       ) : (
         <span className="none">{NONE}</span>

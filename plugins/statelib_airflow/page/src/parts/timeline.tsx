@@ -1,7 +1,7 @@
 // The last checkpoints side by side: how each ended, how long it took, how many bytes it is and how many it uploaded.
 import { useState } from "react";
 import type { CheckpointRow } from "../api";
-import { bytes, count, day, duration, interval, NONE, plural, round } from "../format";
+import { bytes, count, day, duration, NONE, plural, round, span } from "../format";
 import { go } from "../location";
 import { to } from "../route";
 import { lookOf } from "./badge";
@@ -47,7 +47,7 @@ function numbersOf(shown: CheckpointRow[]): Numbers {
       return [
         one.checkpoint_id,
         lookOf(one.state).word,
-        interval(one.interval),
+        span(one),
         known ? duration(parts.rest) : NONE,
         duration(one.sync_ms),
         duration(one.async_ms),
@@ -108,7 +108,7 @@ function spoken(one: CheckpointRow): string {
   const parts = [
     `checkpoint ${one.checkpoint_id}`,
     lookOf(one.state).word,
-    one.interval ? interval(one.interval) : "",
+    one.interval || one.mends ? span(one) : "",
     duration(one.duration_ms),
     `${bytes(one.size_bytes)}, uploaded ${bytes(one.uploaded_bytes)}`,
   ];
@@ -234,7 +234,7 @@ function Readout({ pipeline, checkpoint: one }: { pipeline: string; checkpoint: 
       <span data-tone={lookOf(one.state).tone} className="tone">
         {lookOf(one.state).word}
       </span>
-      <span>{one.interval ? interval(one.interval) : day(one.created_at_ms)}</span>
+      <span>{one.interval || one.mends ? span(one) : day(one.created_at_ms)}</span>
       {one.duration_ms !== null && (
         <span>
           {duration(parts.total)}

@@ -1,5 +1,5 @@
 import type { CheckpointDetail } from "../../api";
-import { bytes, count, duration, grouped, interval, NONE, percent, utc, words } from "../../format";
+import { bytes, count, duration, grouped, NONE, percent, span, utc, words } from "../../format";
 import { GateBadge } from "../../parts/badge";
 import { DurationBar } from "../../parts/bars";
 import { PART_NAMES, PARTS, split } from "../../parts/scale";
@@ -34,7 +34,7 @@ export function AboutCheckpoint({ detail }: { detail: CheckpointDetail }) {
     <>
       <Lasted detail={detail} />
       <Facts label="Facts">
-        <Fact name="Interval">{interval(detail.interval)}</Fact>
+        <Fact name="Interval">{span(detail)}</Fact>
         <Fact name="Begun">
           <Time ms={detail.created_at_ms} />
         </Fact>

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import type { Ancestor, CheckpointRow } from "../../api";
-import { grouped, interval } from "../../format";
+import { grouped, span } from "../../format";
 import { lookOf, StateBadge, Tags } from "../../parts/badge";
 import { Id, Time } from "../../parts/text";
 
@@ -17,7 +17,7 @@ export function Lineage({ pipeline, lineage, run }: { pipeline: string; lineage:
           <li key={one.checkpoint_id} data-tone={lookOf(one.state).tone} aria-current={at === 0 ? "true" : undefined}>
             {at === 0 ? <span className="id">{one.checkpoint_id}</span> : <Id pipeline={pipeline} id={one.checkpoint_id} />}
             <Tags checkpoint={{ head: false, kind: one.kind }} />
-            <span className="nowrap">{one.interval ? interval(one.interval) : <span className="none">no interval</span>}</span>
+            <span className={one.interval || one.mends ? "nowrap" : "none"}>{one.interval || one.mends ? span(one) : "no interval"}</span>
             {one.state !== "COMPLETED" && <StateBadge state={one.state} />}
             <Time ms={one.completed_at_ms} absolute={false} />
             {at === 0 && run && (
