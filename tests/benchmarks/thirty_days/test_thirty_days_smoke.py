@@ -8,9 +8,9 @@ import pytest
 from tests.benchmarks.events import write_batches
 from tests.benchmarks.thirty_days import measuring
 from tests.benchmarks.thirty_days.__main__ import measured
-from tests.benchmarks.thirty_days.keeper import ENTRANTS, Entrant
-from tests.benchmarks.thirty_days.measuring import RIVALS, run
-from tests.benchmarks.thirty_days.page import table
+from tests.benchmarks.thirty_days.keeper import ENTRANTS, MODES, Entrant
+from tests.benchmarks.thirty_days.measuring import RIVALS, Outcome, run
+from tests.benchmarks.thirty_days.page import PAGE, pictures, rows_of, table
 
 APART = pytest.mark.skipif(not RIVALS.exists(), reason="no .work/rivals: make rivals")
 DAYS = 2
@@ -83,3 +83,31 @@ def test_an_entrant_that_fails_has_the_end_of_its_log_in_its_row(tmp_path: Path,
     outcome = run(broken, events, tmp_path / "own", "warm", DAYS)
     assert outcome.trouble.startswith("FAILED: ")
     assert "broken" in table([outcome])
+
+
+def test_the_scoreboard_page_has_a_line_per_entrant_and_the_pictures_of_its_tables() -> None:
+    """The command ``python -m tests.benchmarks.thirty_days.page`` draws them anew."""
+    document = PAGE.read_text()
+    for mode in MODES:
+        assert [row[""] for row in rows_of(document, mode)] == [entrant.name for entrant in ENTRANTS]
+    for path, drawn in pictures(document):
+        assert path.read_text() == drawn
+        assert f"](pictures/{path.name})" in document
+
+
+def test_the_tables_that_are_printed_are_read_from_the_page() -> None:
+    right = Outcome("one", "cold", [1.0, 3.0, 2.0], [10**6] * 3, [2 * 10**6] * 3, 4_000_000_000, 5 * 10**6, 0.5)
+    wrong = Outcome("two", "cold", [1.0], [1], [1], trouble="INVALID: 1 of 2 keys are right, 2 were found")
+    missing = Outcome("three", "cold", trouble="not measured: no package")
+    document = f"text\n\n### Cold\n\n{table([right, wrong, missing])}\n\ntext"
+    rows = rows_of(document, "cold")
+    assert [(row[""], row["days"], row["median day"], row["end state"]) for row in rows] == [
+        ("one", "3", "2.00", "right"),
+        ("two", "1", "1.00", "INVALID: 1 of 2 keys are right, 2 were found"),
+        ("three", "-", "-", "not measured: no package"),
+    ]
+    drawn = {path.name: picture for path, picture in pictures(document)}
+    assert "one</text>" in drawn["scoreboard-cold-memory.svg"]
+    assert "two" not in drawn["scoreboard-cold-memory.svg"]
+    assert ">4,000</text>" in drawn["scoreboard-cold-memory.svg"]
+    assert drawn["scoreboard-cold-written.svg"].count(">2</text>") == 1, "6 MB in three days"
