@@ -127,12 +127,15 @@ def stored_files(world: AirflowWorld) -> set[Path]:
     return {path for path in (world.places.state / MENDED).rglob("*") if path.is_file()}
 
 
+def delays_of(world: AirflowWorld, record: CheckpointRecord) -> dict[str, dict[str, float]]:
+    """Return the values of a checkpoint's state by their keys, with the names that the pipeline file gives them."""
+    names, entries = world.deployment.pipeline(MENDED).key, world.deployment.open(record).to_arrow("delays").to_pylist()
+    return {json.dumps(dict(zip(names, row["key"].values(), strict=True))): row["value"] for row in entries}
+
+
 def assert_differences_are_shown(world: AirflowWorld, body: str) -> None:
     """Assert that the question of an approved correction has the plan, and the differences that it then made."""
-    old, new = (
-        {json.dumps(row["key"]): row["value"] for row in world.deployment.open(record).to_arrow("delays").to_pylist()}
-        for record in world.records(MENDED)[-2:]
-    )
+    old, new = (delays_of(world, record) for record in world.records(MENDED)[-2:])
     changed = sum(old[key] != new[key] for key in old.keys() & new.keys())
     counts = f"{len(new.keys() - old.keys())} added, {len(old.keys() - new.keys())} removed, {changed} changed"
     assert "builds on: checkpoint 2" in body

@@ -3,7 +3,6 @@ corrected intervals from the first one on."""
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,12 +13,11 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.kept_deltas import mendable_intervals
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.mending.steps import begin_mend, plan_mend
-from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
-from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.record import ClaimMode
+from statelib.model.ids import CheckpointId
 from tests.support.extent import examples
-from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
+from tests.support.twins import DELETES, Twins, counts, manifest, rows
+from tests.support.worlds import checkpoint_of, day, publish_here
 
 PIPELINE = """\
 name: NAME
@@ -43,88 +41,93 @@ states:
 backend: BACKEND
 parallelism: PARALLELISM
 max_parallelism: 8
-checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 64KEEPS}
+checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 64, reads: READSKEEPS}
 """
-DELETING = PIPELINE.replace("source: {", "order_by: [at]\nsource: {delete_when: \"item = 'i0'\", ").replace(
-    "  per_item:", "# per_item:"
-)
+DELETING = PIPELINE.replace("source: {", f"order_by: [at]\n{DELETES}").replace("  per_item:", "# per_item:")
 STRATEGIES = [("heap", "canonical"), ("heap", "changelog"), ("rocksdb", "incremental"), ("rocksdb", "changelog")]
+LOOKED_UP = STRATEGIES[3]
+"""The storing of which single entries can be read."""
 USERS = st.lists(st.integers(0, 5), max_size=6)
 STEPS = st.tuples(st.sampled_from(["mend", "mend", "mend", "run", "restore", "rescale"]), st.integers(0, 9), USERS)
 KEPT_DAYS = 5
 
 
-class History:
-    """A pipeline that keeps deltas for five days, and the events of each of its checkpoints by their days."""
+class History(Twins):
+    """Pipelines that keep deltas for five days and read their state in different ways. ``applied``: the events of each
+    day of the present state."""
 
     def __init__(self, root: Path, storing: tuple[str, str], file: str) -> None:
-        (root / "pipelines").mkdir()
-        self.root, self.file = root, file
-        self.backend, self.strategy = storing
-        self.deployment = new_deployment(root, root, root / "pipelines")
-        self.parallelism, self.replays = 2, 0
-        self.days: list[pa.Table] = []
-        self.checkpoints: list[tuple[CheckpointId, list[pa.Table]]] = []
-        self.write("mended")
-
-    def write(self, name: str) -> None:
-        keeps = f", mendable: {KEPT_DAYS}d" if name == "mended" else ""
-        text = self.file.replace("NAME", name).replace("BACKEND", self.backend).replace("STRATEGY", self.strategy)
-        text = text.replace("PARALLELISM", str(self.parallelism)).replace("KEEPS", keeps)
-        (self.root / "pipelines" / f"{name}.yaml").write_text(text)
-
-    def rescale(self, parallelism: int) -> None:
-        self.parallelism = parallelism
-        self.write("mended")
+        backend, strategy = storing
+        self.words = {"BACKEND": backend, "STRATEGY": strategy}
+        self.applied: list[pa.Table] = []
+        self.histories: list[list[pa.Table]] = []
+        self.replays = 0
+        keeping = {**self.words, "KEEPS": f", mendable: {KEPT_DAYS}d"}
+        reads = ("touched", "whole") if storing == LOOKED_UP else ("auto",)
+        super().__init__(root, file, {each: keeping | {"READS": each} for each in reads})
 
     def step(self, kind: str, number: int, users: list[int]) -> None:
         if kind == "run":
             self.run(users)
         elif kind == "mend":
-            self.mend(number % len(self.days), users)
+            self.mend(number % len(self.applied), users)
         elif kind == "restore":
             self.restore(number)
         else:
             self.rescale(number % 3 + 1)
 
-    def run(self, users: list[int]) -> None:
-        self.days = [*self.days, self.events(len(self.days) + 1, users, len(self.checkpoints))]
-        self.taken(checkpoint_of(self.deployment, "mended", len(self.days), self.days[-1]))
+    def apply(self, events: pa.Table) -> None:
+        self.applied = [*self.applied, events]
+        super().apply(events)
 
     def mend(self, number: int, users: list[int]) -> None:
-        pipeline, interval = self.deployment.pipeline("mended"), day(number + 1)
-        if number < len(self.days) - KEPT_DAYS:
-            with pytest.raises(InvalidRequestError, match="keeps no delta"):
-                plan_mend(self.deployment, pipeline, interval)
+        if number < len(self.applied) - KEPT_DAYS:
+            for name in self.settings:
+                with pytest.raises(InvalidRequestError, match="keeps no delta"):
+                    plan_mend(self.deployment, self.deployment.pipeline(name), day(number + 1))
             return
-        events = self.events(number + 1, users, len(self.checkpoints))
-        begun = begin_mend(self.deployment, pipeline, plan_mend(self.deployment, pipeline, interval), "test")
+        events = self.events_of(number + 1, users)
+        self.applied = [*self.applied[:number], events, *self.applied[number + 1 :]]
+        self.took({name: self.mended(name, number + 1, events) for name in self.settings})
+
+    def mended(self, name: str, number: int, events: pa.Table) -> CheckpointId:
+        pipeline = self.deployment.pipeline(name)
+        plan = plan_mend(self.deployment, pipeline, day(number))
+        begun = begin_mend(self.deployment, pipeline, plan, "test")
         publish_here(self.deployment, pipeline, begun.checkpoint_id, events)
-        self.days = [*self.days[:number], events, *self.days[number + 1 :]]
-        self.taken(register(self.deployment, pipeline, begun.checkpoint_id).checkpoint_id)
+        return register(self.deployment, pipeline, begun.checkpoint_id).checkpoint_id
 
     def restore(self, number: int) -> None:
-        checkpoint, self.days = self.checkpoints[number % len(self.checkpoints)]
-        pipeline = self.deployment.pipeline("mended")
-        plan = plan_restore(self.deployment, pipeline, str(checkpoint), None, ClaimMode.NO_CLAIM)
-        apply_restore(self.deployment, pipeline, plan, "test")
+        self.applied = self.histories[number % len(self.histories)]
+        super().restore(number)
 
-    def taken(self, checkpoint: CheckpointId) -> None:
-        """Note a checkpoint, and compare it with a replay of its days by a pipeline that keeps nothing."""
-        self.checkpoints.append((checkpoint, self.days))
+    def took(self, made: dict[str, CheckpointId]) -> None:
+        """Note a checkpoint of each pipeline. Compare them with each other and with a replay of their days."""
+        self.histories.append(self.applied)
+        super().took(made)
         self.replays += 1
-        name = f"replay{self.replays}"
-        self.write(name)
-        for number, events in enumerate(self.days, start=1):
-            checkpoint_of(self.deployment, name, number, events)
-        for state in self.deployment.pipeline(name).states:
-            assert self.rows("mended", state) == self.rows(name, state)
-        opened = self.deployment.open(self.deployment.catalog().get(PipelineName("mended"), checkpoint))
-        first = max(0, len(self.days) - KEPT_DAYS)
-        expected = tuple(day(number + 1) for number in range(first, len(self.days)))
-        assert mendable_intervals(self.deployment.pipeline("mended"), opened) == expected
+        replay, mended = f"replay{self.replays}", next(iter(made))
+        self.write(replay, {**self.words, "READS": "auto", "KEEPS": ""})
+        for number, events in enumerate(self.applied, start=1):
+            checkpoint_of(self.deployment, replay, number, events)
+        for state in self.deployment.pipeline(replay).states:
+            assert rows(self.opened(mended), state) == rows(self.opened(replay), state)
 
-    def events(self, number: int, users: list[int], salt: int) -> pa.Table:
+    def compare(self) -> None:
+        super().compare()
+        first = max(0, len(self.applied) - KEPT_DAYS)
+        expected = tuple(day(number + 1) for number in range(first, len(self.applied)))
+        for name in self.settings:
+            assert mendable_intervals(self.deployment.pipeline(name), self.opened(name)) == expected
+        if len(self.settings) > 1:
+            one, other = (counts(self.opened(name)) for name in self.settings)
+            assert one == other
+
+    def events(self, users: list[int]) -> pa.Table:
+        return self.events_of(self.day, users)
+
+    def events_of(self, number: int, users: list[int]) -> pa.Table:
+        salt = len(self.checkpoints)
         events = pa.table(
             {
                 "user": [f"u{n}" for n in users],
@@ -139,13 +142,6 @@ class History:
         changes = [DELETED if (n + number + salt) % 3 == 0 else APPLIED for n in users]
         return events.append_column(CHANGE, pa.array(changes, pa.int8()))
 
-    def rows(self, name: str, state: str) -> list[dict[str, Any]]:
-        catalog, pipeline = self.deployment.catalog(), PipelineName(name)
-        head = catalog.head(pipeline).head
-        assert head is not None
-        opened = self.deployment.open(catalog.get(pipeline, head))
-        return sorted(opened.to_arrow(state).to_pylist(), key=repr)
-
 
 @settings(max_examples=examples(20), deadline=None)
 @given(
@@ -156,6 +152,7 @@ class History:
 )
 @example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 0, 4 + n]) for n in range(3)], STRATEGIES[0], PIPELINE)
 @example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], STRATEGIES[2], DELETING)
+@example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], LOOKED_UP, PIPELINE)
 def test_a_mended_state_is_that_of_a_replay(
     runs: list[list[int]], steps: list[tuple[str, int, list[int]]], storing: tuple[str, str], file: str
 ) -> None:
@@ -165,3 +162,12 @@ def test_a_mended_state_is_that_of_a_replay(
             history.run(users)
         for kind, number, users in steps:
             history.step(kind, number, users)
+
+
+def test_a_correction_reads_only_the_entries_of_both_deltas(tmp_path: Path) -> None:
+    history = History(tmp_path, LOOKED_UP, PIPELINE)
+    for users in (list(range(40)), [1, 2], [2, 40]):
+        history.run(users)
+    history.mend(1, [2, 3])
+    assert manifest(history.opened("touched")).restored_from == ("touched", "touched")
+    assert "touched" not in manifest(history.opened("whole")).restored_from

@@ -9,11 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statelib.model.checkpoint import CheckpointManifest
-from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from tests.support.extent import examples
-from tests.support.twins import DELETES, Twins
+from tests.support.twins import DELETES, Twins, counts, manifest
 
 PIPELINE = """\
 name: NAME
@@ -52,19 +50,6 @@ class Compared(Twins):
         assert verify(touched).problems == verify(plain).problems == ()
         assert counts(touched) == counts(plain)
         self.origins.update(manifest(touched).restored_from)
-
-
-def manifest(opened: Checkpoint) -> CheckpointManifest:
-    assert opened.manifest is not None
-    return opened.manifest
-
-
-def counts(opened: Checkpoint) -> Any:
-    """Return what the manifest says about the entries and the keys."""
-    stored = manifest(opened)
-    assert stored.keys is not None
-    by_state = [(each.entries.tolist(), each.digests.tolist()) for each in stored.statistics]
-    return stored.keys.keys.tolist(), by_state
 
 
 @settings(max_examples=examples(30), deadline=None)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
+from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
@@ -30,15 +31,24 @@ class Twins:
         self.checkpoints: list[dict[str, CheckpointId]] = []
 
     def rescale(self, parallelism: int) -> None:
+        self.parallelism = parallelism
         for name, words in self.settings.items():
-            text = self.file.replace("NAME", name).replace("PARALLELISM", str(parallelism))
-            for word, value in words.items():
-                text = text.replace(word, value)
-            (self.root / "pipelines" / f"{name}.yaml").write_text(text)
+            self.write(name, words)
+
+    def write(self, name: str, words: Mapping[str, str]) -> None:
+        """Write the file of a pipeline."""
+        text = self.file.replace("NAME", name).replace("PARALLELISM", str(self.parallelism))
+        for word, value in words.items():
+            text = text.replace(word, value)
+        (self.root / "pipelines" / f"{name}.yaml").write_text(text)
 
     def run(self, users: list[int]) -> None:
         """Apply a day with one event per user."""
         self.day += 1
+        self.apply(self.events(users))
+
+    def events(self, users: list[int]) -> pa.Table:
+        """Return the events of the present day, one per user."""
         events = pa.table(
             {
                 "user": [f"u{n}" for n in users],
@@ -50,7 +60,14 @@ class Twins:
         if DELETES in self.file:
             changes = [DELETED if (n + self.day) % 3 == 0 else APPLIED for n in users]
             events = events.append_column(CHANGE, pa.array(changes, pa.int8()))
-        made = {name: checkpoint_of(self.deployment, name, self.day, events) for name in self.settings}
+        return events
+
+    def apply(self, events: pa.Table) -> None:
+        """Apply the events of the present day."""
+        self.took({name: checkpoint_of(self.deployment, name, self.day, events) for name in self.settings})
+
+    def took(self, made: dict[str, CheckpointId]) -> None:
+        """Note a checkpoint of each pipeline, and compare them."""
         self.checkpoints.append(made)
         self.days.update(dict.fromkeys(made.values(), self.day))
         self.compare()
@@ -78,6 +95,19 @@ class Twins:
         head = catalog.head(pipeline).head
         assert head is not None
         return self.deployment.open(catalog.get(pipeline, head))
+
+
+def manifest(opened: Checkpoint) -> CheckpointManifest:
+    assert opened.manifest is not None
+    return opened.manifest
+
+
+def counts(opened: Checkpoint) -> Any:
+    """Return what the manifest says about the entries and the keys."""
+    stored = manifest(opened)
+    assert stored.keys is not None
+    by_state = [(each.entries.tolist(), each.digests.tolist()) for each in stored.statistics]
+    return stored.keys.keys.tolist(), by_state
 
 
 def rows(opened: Checkpoint, state: str) -> list[dict[str, Any]]:

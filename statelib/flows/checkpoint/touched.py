@@ -1,4 +1,4 @@
-"""The choice of the subtasks that may read only the entries that their events touch."""
+"""The choice of the subtasks that may read only the entries that their events touch, or that a correction concerns."""
 
 from collections.abc import Sequence
 
@@ -27,10 +27,8 @@ def _reason_of_all(pipeline: Pipeline, record: CheckpointRecord) -> str:
     settings = pipeline.checkpoint
     if settings.reads == "whole":
         return "checkpoint.reads is whole"
-    if record.kind is not SnapshotKind.CHECKPOINT or record.interval is None:
+    if record.kind is not SnapshotKind.CHECKPOINT or (record.interval is None and record.mends is None):
         return "it is not the checkpoint of an interval"
-    if record.mends is not None:
-        return "it mends an earlier interval"
     if pipeline.backend != Backend.ROCKSDB or record.strategy != Strategy.CHANGELOG:
         return "single entries can be read only of a change log over RocksDB's files"
     if settings.local_recovery:

@@ -7,12 +7,15 @@ from functools import partial
 
 import pyarrow as pa
 
+from statelib.aggregates.grouping import group_rows
 from statelib.backends.changed_entries import LIMIT_BYTES
 from statelib.backends.changelog import DeltaKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.side_data import SideData
 from statelib.backends.written_keys import WrittenKeys
+from statelib.definition.columns import key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text
 from statelib.errors import InvalidRequestError
@@ -22,7 +25,6 @@ from statelib.functions.mending.kept_delta import KeptDelta, decoded, delta_name
 from statelib.functions.mending.mended_state import MendedState, mend_state, put_delta
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import DataInterval
-from statelib.model.state import StateDescriptor
 from statelib.spark.snapshot.interval_events import Change, apply_events
 
 log = logging.getLogger(__name__)
@@ -95,18 +97,28 @@ def mended_states(
     Raises InvalidRequestError (``not-mendable``) if a delta was kept for another definition of its state."""
     deltas = _folded(pipeline, backend, events, progress, operator)
     backend.count_changes()
+    key_groups, max_parallelism = backend.key_group_range, backend.schema.max_parallelism
     for new in deltas:
-        old, *others = (_stored(backend, operator, each, new.descriptor) for each in (interval, *later))
+        names = (delta_name(each, new.descriptor.name) for each in (interval, *later))
+        stored = (decoded(new.descriptor, name, operator.side_data(name).read_all()) for name in names)
+        old, *others = (within(delta, key_groups, max_parallelism) for delta in stored)
         yield mend_state(backend, old, new, dict(zip(later, others, strict=True)))
 
 
-def _stored(
-    backend: KeyedStateBackend, operator: OperatorStateBackend, interval: DataInterval, descriptor: StateDescriptor
-) -> KeptDelta:
-    """Return the stored delta of an interval to a state, of the key groups of the backend."""
-    name = delta_name(interval, descriptor.name)
-    delta = decoded(descriptor, name, operator.side_data(name).read_all())
-    return within(delta, backend.key_group_range, backend.schema.max_parallelism)
+def touched_keys(pipeline: Pipeline, plan: SnapshotPlan, subtask: int, events: pa.Table) -> int:
+    """Return the number of keys that one subtask looks up: those of its events and, in corrections, those of the delta
+    that it replaces, in the state with the most."""
+    of_events = group_rows([key_array(pipeline, events)]).size
+    if plan.record.mends is None:
+        return of_events
+    schema, key_groups = plan.layout.schema, plan.layout.ranges[subtask]
+    replaced = 0
+    for descriptor in schema.states:
+        name = delta_name(plan.record.mends, descriptor.name)
+        stored = SideData(name, [part for part in plan.side_data[subtask] if part.name == name])
+        delta = within(decoded(descriptor, name, stored.read_all()), key_groups, schema.max_parallelism)
+        replaced = max(replaced, len(delta.keys))
+    return of_events + replaced
 
 
 def _folded(

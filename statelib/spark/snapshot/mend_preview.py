@@ -14,8 +14,7 @@ from statelib.flows.checkpoint.snapshot_plan import plan_preview
 from statelib.flows.mending.differences import Differences, StateDifferences
 from statelib.flows.mending.plan import MendPlan
 from statelib.flows.mending.steps import preview_record
-from statelib.flows.restore.live_state import live_backend
-from statelib.flows.wiring import Deployment
+from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.text.plain_text import texts
 from statelib.functions.mending.mended_state import MendedState
 from statelib.functions.state_function import Progress
@@ -26,8 +25,9 @@ from statelib.serializers.entries.keys import KEY_COLUMNS, key_columns
 from statelib.spark.events.tables.incremental import TableReads
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.driver import run_on_events
-from statelib.spark.snapshot.kept_deltas import mended_states
+from statelib.spark.snapshot.kept_deltas import mended_states, touched_keys
 from statelib.spark.snapshot.operator_state import restored_operator
+from statelib.spark.snapshot.restored import restored_state
 from statelib.spark.snapshot.worker import Work, task_attempt
 
 SAMPLED_ROWS = 5
@@ -61,16 +61,23 @@ def _preview_subtask(work: Work, subtask: int, task: int, events: pa.Table) -> _
     operator = restored_operator(pipeline, plan, subtask)
     keyed, null_keys = keyed_events(pipeline, events)
     progress = Progress(plan.position.watermark_ms, plan.position.watermark_ms)
-    attempt = task_attempt(plan.attempt, task)
-    with live_backend(pipeline, work.deployment, plan.layout, subtask, attempt) as backend:
-        mended = mended_states(
-            pipeline, WrittenKeys(backend), keyed, progress, operator, interval=plan.keeps, later=plan.later
-        )
-        states = tuple(_differences(backend.schema, each) for each in mended)
+    with restored_state(
+        work.deployment,
+        pipeline,
+        plan,
+        plan.layout,
+        subtask,
+        attempt=task_attempt(plan.attempt, task),
+        keys=lambda: touched_keys(pipeline, plan, subtask, keyed),
+        clock=now_ms,
+    ) as restored:
+        written = WrittenKeys(restored.backend)
+        mended = mended_states(pipeline, written, keyed, progress, operator, interval=plan.keeps, later=plan.later)
+        states = tuple(_differences(pipeline, written.schema, each) for each in mended)
     return _Part(EventCounts(len(events), len(keyed), null_keys), states)
 
 
-def _differences(schema: KeyedStateSchema, mended: MendedState) -> StateDifferences:
+def _differences(pipeline: Pipeline, schema: KeyedStateSchema, mended: MendedState) -> StateDifferences:
     descriptor = mended.delta.descriptor
     existed, exists = (
         np.asarray(each.is_valid().to_numpy(zero_copy_only=False), np.bool_) for each in (mended.now, mended.after)
@@ -79,6 +86,8 @@ def _differences(schema: KeyedStateSchema, mended: MendedState) -> StateDifferen
     numbers = np.bincount(kinds, minlength=len(WORDS)).tolist()
     rows = min(SAMPLED_ROWS, len(kinds))
     columns = key_columns(schema, descriptor, mended.keys.slice(0, rows), KEY_COLUMNS)
+    if len(pipeline.key) > 1:
+        columns["key"] = pa.StructArray.from_arrays(columns["key"].flatten(), names=list(pipeline.key))
     shown = {name: texts(column) for name, column in columns.items()}
     shown["change"] = [WORDS[kind] for kind in kinds[:rows]]
     shown |= {"before": texts(mended.now[:rows]), "after": texts(mended.after[:rows])}

@@ -10,14 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelib.aggregates.grouping import group_rows
 from statelib.backends.changed_entries import ChangedEntries
 from statelib.backends.changelog import DeltaKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
-from statelib.definition.columns import key_array, keyed_events
+from statelib.definition.columns import keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
@@ -40,7 +39,7 @@ from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.uploads.records import file_records
 from statelib.spark.snapshot.deltas import report_of_delta
 from statelib.spark.snapshot.interval_events import Change, apply_events
-from statelib.spark.snapshot.kept_deltas import change_of
+from statelib.spark.snapshot.kept_deltas import change_of, touched_keys
 from statelib.spark.snapshot.local_recovery import local_recovery
 from statelib.spark.snapshot.operator_state import finish_operator, restored_operator
 from statelib.spark.snapshot.recording import recording
@@ -249,7 +248,7 @@ def _restored(
         layout,
         subtask,
         attempt=attempt,
-        keys=lambda: group_rows([key_array(work.pipeline, events)]).size,
+        keys=lambda: touched_keys(work.pipeline, work.plan, subtask, events),
         clock=clock,
     )
 
