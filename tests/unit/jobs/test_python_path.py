@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("job", ["bootstrap.py", "rehearse_restore.py", "snapshot.py"])
+@pytest.mark.parametrize("job", ["bootstrap.py", "preview_mend.py", "rehearse_restore.py", "snapshot.py"])
 def test_a_job_imports_the_installed_pyspark(tmp_path: Path, job: str) -> None:
     library = tmp_path / "python" / "lib"
     library.mkdir(parents=True)
