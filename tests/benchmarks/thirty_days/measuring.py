@@ -98,7 +98,7 @@ def run(entrant: Entrant, events: Path, root: Path, mode: Mode, days: int) -> Ou
     directory for its files; ``events``: that of the batches, one directory per day."""
     outcome = Outcome(entrant.name, mode)
     if entrant.is_apart and not RIVALS.exists():
-        outcome.trouble = "not measured: its package is not there, make scoreboard-run installs it in .work/rivals"
+        outcome.trouble = "not measured: its package is not there, make rivals installs it in .work/rivals"
         return outcome
     root.mkdir(parents=True)
     (root / "data").symlink_to(events.parent)
