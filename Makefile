@@ -36,7 +36,7 @@ page:  ## build the State page again (Node.js); its build is committed
 
 pictures: setup java  ## take the documents' pictures of the State page again: a test leaves them
 	@STATELIB_SCREENSHOTS=.work/screenshots $(BIN)/python -m pytest -q tests/browser/test_tour.py
-	@for name in airflow history checkpoint compare storage trigger; do \
+	@for name in airflow history checkpoint compare storage trigger approval; do \
 		cp ".work/screenshots/$$name-1440.png" "docs/pictures/$$name.png"; done
 	@cp .work/screenshots/overview-360.png docs/pictures/phone.png
 	@cp .work/screenshots/run-1440.png docs/airflow-grid.png
