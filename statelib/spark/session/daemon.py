@@ -11,10 +11,9 @@ import runpy
 from contextlib import suppress
 from importlib import import_module
 
-import pyarrow as pa
-
 from statelib.spark.session.idle_daemon import end_when_idle, is_of_one_session
 from statelib.spark.session.installed import prefer_installed
+from statelib.spark.session.kept_memory import keep_freed_memory
 
 _MODULES = (
     "pyspark.worker",
@@ -27,12 +26,13 @@ _MODULES = (
 
 if __name__ == "__main__":
     prefer_installed()
+    keep_freed_memory(os.environ)
     gc.disable()  # the imports create no garbage
     for name in _MODULES:
         import_module(name)
     with suppress(ModuleNotFoundError):
         import_module("obstore.store")  # of the extra "objects"
-    pa.array([])  # PyArrow imports pandas, if it is installed, when it makes its first array
+    import_module("pyarrow").array([])  # PyArrow imports pandas, if it is installed, when it makes its first array
     gc.freeze()  # excludes the shared modules from the garbage collection of a worker after each task
     gc.enable()
     if is_of_one_session(os.environ):
