@@ -195,6 +195,9 @@ def test_a_corrected_day_is_named_by_history_comparison_and_checkpoint(admin: Pa
     shot(admin, "compare-mended-1440")
     admin.goto(f"{tour.url}/statelib/#/p/{ROUTES}/c/{ROUTES_HEAD}")
     expect(admin.get_by_label("Facts", exact=True)).to_contain_text("mends 2013-01-02")
+    expect(admin.get_by_role("listitem").filter(has_text="deltas of 5 intervals")).to_contain_text(
+        "2013-01-01 … 2013-01-05"
+    )
 
 
 def test_the_approval_of_a_correction_shows_what_would_differ(admin: Page, tour: Tour, shot: Shot) -> None:

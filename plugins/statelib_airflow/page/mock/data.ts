@@ -253,7 +253,7 @@ export function detailOf(one: CheckpointRow): CheckpointDetail {
     lineage: lineageOf(one),
     quality: qualityOf(one),
     operator_state: [{ name: "statelib.source-position", mode: "SPLIT_DISTRIBUTE", elements: 1 }],
-    side_data: one.pipeline === "route_delays" ? [{ name: "delay_model", pieces: 2, size_bytes: 61_440 }] : [],
+    side_data: one.pipeline === "route_delays" ? sideData() : [],
     problem: null,
   };
 }
@@ -277,6 +277,14 @@ function filesOf(one: CheckpointRow, random: () => number): CheckpointFile[] {
       shared_with_total: others.length,
     };
   });
+}
+
+/** The side data of a function, and the deltas of two days, per state. */
+function sideData(): NonNullable<CheckpointDetail["side_data"]> {
+  const deltas = [53, 54].flatMap((at) =>
+    ["delays", "worst_arr_delay"].map((state) => ({ name: `statelib.delta.${dayOf(at).start_ms}:${dayOf(at).end_ms}.${state}`, pieces: 2, size_bytes: 10_240 })),
+  );
+  return [{ name: "delay_model", pieces: 2, size_bytes: 61_440 }, ...deltas];
 }
 
 function lineageOf(one: CheckpointRow) {

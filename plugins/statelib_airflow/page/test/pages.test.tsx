@@ -191,6 +191,13 @@ describe("one checkpoint", () => {
     expect(name.closest("li")?.textContent).toMatch(/^side data delay_model, 2 pieces, 60\.0\sKiB$/);
   });
 
+  it("shows the deltas of intervals as one", async () => {
+    show("#/p/route_delays/c/55");
+    const line = await screen.findByText(/^deltas of/);
+    expect(line.textContent).toMatch(/^deltas of 2 intervals that can be mended, 2013-02-23 … 2013-02-24, 40\.0\sKiB$/);
+    expect(screen.queryByText(/statelib\.delta/)).toBeNull();
+  });
+
   it("shows what is known of one whose files are gone", async () => {
     show("#/p/aircraft_activity/c/40");
     expect(await screen.findByText(/_metadata does not exist/)).toBeTruthy();

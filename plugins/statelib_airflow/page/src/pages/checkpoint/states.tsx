@@ -1,6 +1,6 @@
 import { useState } from "react";
-import type { CheckpointDetail, StateFacts, SubtaskFacts } from "../../api";
-import { grouped, plural } from "../../format";
+import type { CheckpointDetail, SideDataFacts, StateFacts, SubtaskFacts } from "../../api";
+import { grouped, interval, plural } from "../../format";
 import { HeatMap } from "../../parts/heat";
 import { type Column, Table } from "../../parts/table";
 import { Section, Shown, Size } from "../../parts/text";
@@ -18,17 +18,36 @@ const STATE_COLUMNS: Column<StateFacts>[] = [
   },
 ];
 
+/** The names of the deltas of intervals, one per state. The specification of the formats has them. */
+const DELTA = /^statelib\.delta\.(-?\d+):(-?\d+)\./;
+
+/** The kept deltas as one: how many intervals, from where to where, and how many bytes. Null if there are none. */
+function deltasOf(sideData: SideDataFacts[]) {
+  const found = sideData.flatMap((one) => {
+    const match = DELTA.exec(one.name);
+    return match ? [{ start: Number(match[1]), end: Number(match[2]), size: one.size_bytes }] : [];
+  });
+  if (!found.length) return null;
+  return {
+    intervals: new Set(found.map((one) => one.start)).size,
+    start_ms: Math.min(...found.map((one) => one.start)),
+    end_ms: Math.max(...found.map((one) => one.end)),
+    size_bytes: found.reduce((sum, one) => sum + one.size, 0),
+  };
+}
+
 export function Operators(props: { detail: CheckpointDetail; states: StateFacts[]; subtasks: SubtaskFacts[] }) {
   const { detail, states, subtasks } = props;
   const operatorState = detail.operator_state ?? [];
-  const sideData = detail.side_data ?? [];
+  const deltas = deltasOf(detail.side_data ?? []);
+  const sideData = (detail.side_data ?? []).filter((one) => !DELTA.test(one.name));
   const [at, setAt] = useState(0);
   const state = states[Math.min(at, states.length - 1)];
   const counted = states.some((one) => one.entries_by_key_group?.length);
   return (
     <Section title="Operators and states" id="states" aside={<Shown shown={states.length} total={detail.states_total} what="state" />}>
       <Table caption="Keyed states" columns={STATE_COLUMNS} rows={states} rowKey={(one) => `${one.operator}/${one.name}`} />
-      {operatorState.length + sideData.length > 0 && (
+      {operatorState.length + (detail.side_data ?? []).length > 0 && (
         <ul className="plain-list">
           {operatorState.map((one) => (
             <li key={one.name}>
@@ -40,6 +59,11 @@ export function Operators(props: { detail: CheckpointDetail; states: StateFacts[
               side data <code>{one.name}</code>, {plural(one.pieces, "piece")}, <Size value={one.size_bytes} />
             </li>
           ))}
+          {deltas && (
+            <li>
+              deltas of {plural(deltas.intervals, "interval")} that can be mended, {interval(deltas)}, <Size value={deltas.size_bytes} />
+            </li>
+          )}
         </ul>
       )}
       {state && counted && (
