@@ -32,10 +32,12 @@ _MARKDOWN = re.compile(r"[\\`*\[\]<>!]")
 
 
 def as_code(text: str) -> str:
-    """Return Markdown that shows ``text`` as code, in which nothing has a meaning, not even an address."""
+    """Return Markdown that shows ``text`` as code, in which nothing has a meaning, not even an address. No text is a
+    space, because code cannot be empty."""
     shown = visible(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
-    return f"{fence} {shown} {fence}"
+    # Markdown takes a space away on both sides, unless there are only spaces.
+    return f"{fence} {shown} {fence}" if shown.strip(" ") else f"`{shown or ' '}`"
 
 
 def is_hidden(character: str) -> bool:
