@@ -28,6 +28,11 @@ def state_of(events: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def state_of_batch(directory: Path) -> pl.LazyFrame:
+    """Return the same of the events in the Parquet files of a directory."""
+    return state_of(pl.scan_parquet(sorted(directory.iterdir())))
+
+
 def totals(state: pl.DataFrame) -> Totals:
     """Return the totals of the columns ``key, events, amount, ts``, after checking that ``text`` belongs to the key."""
     wrong = state.filter(pl.col("text") != "text-of-" + pl.col("key").cast(pl.String).str.zfill(8)).height

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
 
-COLUMNS = ["key", "events", "amount", "text", "ts"]
+from tests.benchmarks.state_columns import COLUMNS
 
 
 def merge_by_delta(directory: Path, changes: pl.LazyFrame, *, append: bool = False) -> None:

@@ -8,10 +8,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tests.benchmarks.checks import Totals, state_of, totals
+from tests.benchmarks.checks import Totals, state_of_batch, totals
 from tests.benchmarks.events import PARALLELISM, batch_directory
 from tests.benchmarks.measure import Contender
-from tests.benchmarks.merging import COLUMNS, merge_by_delta, merged
+from tests.benchmarks.merging import merge_by_delta, merged
+from tests.benchmarks.state_columns import COLUMNS
 
 
 class PolarsRewrite:
@@ -91,4 +92,4 @@ class SparkRewrite:
 
 
 def partial(root: Path, number: int) -> pl.LazyFrame:
-    return state_of(pl.scan_parquet(sorted(batch_directory(root, number).iterdir())))
+    return state_of_batch(batch_directory(root, number))

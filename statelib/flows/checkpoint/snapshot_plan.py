@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from statelib.backends.side_data import StoredSideData
+from statelib.backends.side_data import SideData, StoredSideData
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError
 from statelib.flows.checkpoint.blind import continued_files, reasons_to_read
@@ -66,6 +66,10 @@ class SnapshotPlan:
     """The interval whose delta the checkpoint keeps, so that it can be mended later."""
     later: tuple[DataInterval, ...] = ()
     """The intervals after the one that the checkpoint mends, the oldest first."""
+
+    def stored_side_data(self, subtask: int, name: str) -> SideData:
+        """Return the side data of one name as a subtask restores it."""
+        return SideData(name, [part for part in self.side_data[subtask] if part.name == name])
 
     def reason_to_read_all(self, subtask: int) -> str:
         """Return why a subtask has to read its state as a whole, '' if it need not."""

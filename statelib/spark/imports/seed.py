@@ -21,7 +21,7 @@ from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.seed import Seed, SeedRows
 from statelib.spark.snapshot.whole_run import Step, seed_pipeline
 
-NO_SOURCE = "no-source"
+_NO_SOURCE = "no-source"
 _WITHOUT_CONNECTOR = ("delta", "iceberg")
 
 
@@ -121,7 +121,7 @@ def _without_connector(spark: SparkSession, pipeline: Pipeline, table: SeedTable
     try:
         rows = whole_table(spark, place, pipeline.parallelism)
     except NotFoundError as error:
-        if error.kind != NO_SOURCE:
+        if error.kind != _NO_SOURCE:
             raise
         raise _unreadable(table, f"there is no table in the format {table.format}") from error
     if rows is None:
@@ -132,7 +132,7 @@ def _without_connector(spark: SparkSession, pipeline: Pipeline, table: SeedTable
 def _unreadable(table: SeedTable, reason: str) -> NotFoundError:
     return NotFoundError(
         f"{'path' if table.format else 'table'} {table.place} cannot be read: {reason}",
-        kind=NO_SOURCE,
+        kind=_NO_SOURCE,
         hint="a name without / is a table of Spark's catalog; a path of another format needs --format, and a "
         "savepoint of Flink --operator",
     )

@@ -25,6 +25,8 @@ from statelib.functions.mending.kept_delta import KeptDelta, decoded, delta_name
 from statelib.functions.mending.mended_state import MendedState, mend_state, put_delta
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import DataInterval
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.spark.snapshot.interval_events import Change, apply_events
 
 log = logging.getLogger(__name__)
@@ -97,11 +99,9 @@ def mended_states(
     Raises InvalidRequestError (``not-mendable``) if a delta was kept for another definition of its state."""
     deltas = _folded(pipeline, backend, events, progress, operator)
     backend.count_changes()
-    key_groups, max_parallelism = backend.key_group_range, backend.schema.max_parallelism
     for new in deltas:
-        names = (delta_name(each, new.descriptor.name) for each in (interval, *later))
-        stored = (decoded(new.descriptor, name, operator.side_data(name).read_all()) for name in names)
-        old, *others = (within(delta, key_groups, max_parallelism) for delta in stored)
+        stored = (operator.side_data(delta_name(each, new.descriptor.name)) for each in (interval, *later))
+        old, *others = (_read(backend.schema, backend.key_group_range, new.descriptor, each) for each in stored)
         yield mend_state(backend, old, new, dict(zip(later, others, strict=True)))
 
 
@@ -114,11 +114,16 @@ def touched_keys(pipeline: Pipeline, plan: SnapshotPlan, subtask: int, events: p
     schema, key_groups = plan.layout.schema, plan.layout.ranges[subtask]
     replaced = 0
     for descriptor in schema.states:
-        name = delta_name(plan.record.mends, descriptor.name)
-        stored = SideData(name, [part for part in plan.side_data[subtask] if part.name == name])
-        delta = within(decoded(descriptor, name, stored.read_all()), key_groups, schema.max_parallelism)
-        replaced = max(replaced, len(delta.keys))
+        stored = plan.stored_side_data(subtask, delta_name(plan.record.mends, descriptor.name))
+        replaced = max(replaced, len(_read(schema, key_groups, descriptor, stored).keys))
     return of_events + replaced
+
+
+def _read(
+    schema: KeyedStateSchema, key_groups: KeyGroupRange, descriptor: StateDescriptor, stored: SideData
+) -> KeptDelta:
+    """Return a stored delta to a state, of some key groups."""
+    return within(decoded(descriptor, stored.name, stored.read_all()), key_groups, schema.max_parallelism)
 
 
 def _folded(

@@ -4,7 +4,6 @@ from dataclasses import asdict
 
 from statelib.backends.changed_entries import ChangedEntries
 from statelib.backends.operator import OperatorStateBackend
-from statelib.backends.side_data import SideData
 from statelib.definition.output_forms import rows_to_emit
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
@@ -26,7 +25,7 @@ def restored_operator(pipeline: Pipeline, plan: SnapshotPlan, subtask: int) -> O
     carried = (part.name for part in stored if interval_of_delta(part.name) is not None)
     own = (*changes, *map(output_name, pipeline.outputs), *own_deltas, *carried)
     names = dict.fromkeys((*pipeline.side_data, *own))
-    side_data = (SideData(name, [part for part in stored if part.name == name]) for name in names)
+    side_data = (plan.stored_side_data(subtask, name) for name in names)
     operator = restore_operator(
         plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data, rows_to_emit(pipeline)
     )

@@ -17,8 +17,9 @@ from deltalake import DeltaTable
 
 from tests.benchmarks.checks import state_of
 from tests.benchmarks.measure import Contender, Ratio, take_turns
-from tests.benchmarks.merging import COLUMNS, merge_by_delta
+from tests.benchmarks.merging import merge_by_delta
 from tests.benchmarks.rows.growth import LOADED, Grown, events_of
+from tests.benchmarks.state_columns import COLUMNS
 from tests.benchmarks.written import Written
 
 ROWS = ("P19", "P20")

@@ -9,7 +9,6 @@ Mode = Literal["warm", "cold"]
 MODES: tuple[Mode, ...] = ("warm", "cold")
 """``warm``: one process applies all days. ``cold``: each day has a new process on a host without local copies."""
 
-COLUMNS = ["key", "events", "amount", "text", "ts"]
 LOCAL = ("scratch", "local", "spark")
 """The directories below a keeper's own that are on the host, not on the storage: a cold day begins without them."""
 
@@ -22,7 +21,7 @@ class Keeper(Protocol):
         """Apply the events in the Parquet files of a directory, and make the result durable. Day 0 fills the state."""
 
     def export(self, target: Path) -> None:
-        """Write :data:`COLUMNS` of all keys into Parquet files in a directory."""
+        """Write :data:`~tests.benchmarks.state_columns.COLUMNS` of all keys into Parquet files in a directory."""
 
     def close(self) -> None:
         """End the program."""

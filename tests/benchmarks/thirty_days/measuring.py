@@ -17,7 +17,8 @@ from tests.benchmarks.checks import state_of
 from tests.benchmarks.measure import SETTLE_S
 from tests.benchmarks.plots import CHECKOUT
 from tests.benchmarks.processes import TreeUsage, Usage
-from tests.benchmarks.thirty_days.keeper import COLUMNS, LOCAL, Entrant, Mode
+from tests.benchmarks.state_columns import COLUMNS
+from tests.benchmarks.thirty_days.keeper import LOCAL, Entrant, Mode
 
 RIVALS = CHECKOUT / ".work" / "rivals" / "bin" / "python"
 LOOK_S = 0.1

@@ -7,8 +7,9 @@ import polars as pl
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
 
-from tests.benchmarks.checks import state_of
-from tests.benchmarks.thirty_days.keeper import COLUMNS, Mode
+from tests.benchmarks.checks import state_of_batch
+from tests.benchmarks.state_columns import COLUMNS
+from tests.benchmarks.thirty_days.keeper import Mode
 
 NAME = "bench.state"
 ROWS = pa.schema(
@@ -41,7 +42,7 @@ class PaimonTable:
         self._table: Any = catalog.get_table(NAME)
 
     def day(self, number: int, batch: Path) -> None:
-        events = state_of(pl.scan_parquet(sorted(batch.iterdir()))).select(COLUMNS)
+        events = state_of_batch(batch).select(COLUMNS)
         builder = self._table.new_batch_write_builder()
         write, commit = builder.new_write(), builder.new_commit()
         write.write_arrow(events.collect().to_arrow().cast(ROWS))

@@ -10,8 +10,9 @@ from pathlib import Path
 import polars as pl
 from slatedb.uniffi import Db, DbBuilder, FlushOptions, FlushType, KeyRange, ObjectStore, WriteBatch
 
-from tests.benchmarks.checks import state_of
-from tests.benchmarks.thirty_days.keeper import COLUMNS, Mode
+from tests.benchmarks.checks import state_of_batch
+from tests.benchmarks.state_columns import COLUMNS
+from tests.benchmarks.thirty_days.keeper import Mode
 
 KEY, NUMBERS = struct.Struct(">q"), struct.Struct("<qdq")
 
@@ -28,7 +29,7 @@ class SlateDb:
         return await DbBuilder(self._path, ObjectStore.resolve("file:///")).build()
 
     def day(self, number: int, batch: Path) -> None:
-        events = state_of(pl.scan_parquet(sorted(batch.iterdir()))).select(COLUMNS).collect()
+        events = state_of_batch(batch).select(COLUMNS).collect()
         self._loop.run_until_complete(self._apply(events, is_new=number == 0))
 
     async def _apply(self, events: pl.DataFrame, *, is_new: bool) -> None:

@@ -9,7 +9,8 @@ from statelib.spark.snapshot.driver import run_snapshot
 from tests.benchmarks.contenders import Streaming, new_session
 from tests.benchmarks.events import interval
 from tests.benchmarks.rewriting import SparkRewrite
-from tests.benchmarks.thirty_days.keeper import COLUMNS, Mode
+from tests.benchmarks.state_columns import COLUMNS
+from tests.benchmarks.thirty_days.keeper import Mode
 from tests.benchmarks.thirty_days.statelib_keepers import deployed, exported
 
 

@@ -13,7 +13,8 @@ from statelib.model.ids import PipelineName
 from statelib.savepoints.opened import open_checkpoint
 from tests.benchmarks.events import new_deployment, new_pipeline
 from tests.benchmarks.in_process import Subtasks
-from tests.benchmarks.thirty_days.keeper import COLUMNS, Mode
+from tests.benchmarks.state_columns import COLUMNS
+from tests.benchmarks.thirty_days.keeper import Mode
 
 SETTINGS = {
     "rocksdb": ("rocksdb", "incremental", ""),

@@ -7,8 +7,9 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import In
 
-from tests.benchmarks.checks import state_of
-from tests.benchmarks.merging import COLUMNS, merge_by_delta, merged
+from tests.benchmarks.checks import state_of_batch
+from tests.benchmarks.merging import merge_by_delta, merged
+from tests.benchmarks.state_columns import COLUMNS
 from tests.benchmarks.thirty_days.keeper import Mode
 
 NAME = "bench.state"
@@ -62,4 +63,4 @@ class IcebergTable:
 
 
 def _aggregated(batch: Path) -> pl.LazyFrame:
-    return state_of(pl.scan_parquet(sorted(batch.iterdir()))).select(COLUMNS)
+    return state_of_batch(batch).select(COLUMNS)

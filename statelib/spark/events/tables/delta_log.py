@@ -43,9 +43,13 @@ class DeltaLog:
         """The id of the table."""
         return str(self._table.metadata().id)
 
+    @property
+    def version(self) -> int:
+        return int(self._table.version())
+
     def commits(self, after: int | None, until_ms: int) -> Sequence[int]:
         """See :meth:`TableLog.commits`."""
-        newest, expected = int(self._table.version()), 0 if after is None else after + 1
+        newest, expected = self.version, 0 if after is None else after + 1
         if newest < expected - 1:
             raise history_gone(self.path, f"version {after} is applied, its newest is {newest}")
         if newest < expected:
@@ -84,7 +88,7 @@ class DeltaLog:
         """See :meth:`TableLog.rows`."""
         with self._naming_errors():
             columns, dataset = self.columns(), self._table.to_pyarrow_dataset()
-            version, time_ms = self._table.version(), self._time_of(self._table.history(1)[0])
+            version, time_ms = self.version, self._time_of(self._table.history(1)[0])
             for fragment in list(dataset.get_fragments())[piece::pieces]:
                 for batch in fragment.to_batches(schema=dataset.schema):
                     yield as_changed(batch, "insert", version, time_ms).cast(columns)

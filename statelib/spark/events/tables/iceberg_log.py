@@ -44,6 +44,10 @@ class IcebergLog:
     def table(self) -> str:
         return str(self._table.metadata.table_uuid)
 
+    @property
+    def version(self) -> int | None:
+        return self._snapshot.snapshot_id if self._snapshot else None
+
     def commits(self, after: int | None, until_ms: int) -> Sequence[int]:
         """See :meth:`TableLog.commits`."""
         line: list[Snapshot] = []
@@ -61,7 +65,7 @@ class IcebergLog:
 
     def columns(self) -> pa.Schema:
         """See :meth:`TableLog.columns`."""
-        own = self._table.scan(snapshot_id=self._id).projection().as_arrow()
+        own = self._table.scan(snapshot_id=self.version).projection().as_arrow()
         return pa.schema([*(field.remove_metadata() for field in own), *CHANGE_COLUMNS])
 
     def changes(self, commits: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -81,12 +85,8 @@ class IcebergLog:
         if self._snapshot is None:
             return
         with self._naming_errors():
-            tasks = list(self._table.scan(snapshot_id=self._id).plan_files())
+            tasks = list(self._table.scan(snapshot_id=self.version).plan_files())
             yield from self._read(tasks[piece::pieces], "insert", self._snapshot)
-
-    @property
-    def _id(self) -> int | None:
-        return self._snapshot.snapshot_id if self._snapshot else None
 
     def _files_of(self, snapshot: "Snapshot") -> "dict[str, list[FileScanTask]]":
         """Return the data files that a snapshot added and removed, by the change of their rows.
@@ -125,7 +125,7 @@ class IcebergLog:
         from pyiceberg.io.pyarrow import ArrowScan
 
         columns = self.columns()
-        projection = self._table.scan(snapshot_id=self._id).projection()
+        projection = self._table.scan(snapshot_id=self.version).projection()
         scan = ArrowScan(self._table.metadata, self._table.io, projection, AlwaysTrue())
         for batch in scan.to_record_batches(tasks):
             rows = as_changed(batch, change, snapshot.snapshot_id, snapshot.timestamp_ms)

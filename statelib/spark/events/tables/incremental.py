@@ -6,7 +6,6 @@ interval is the other bound: commits at or after it belong to a later run.
 """
 
 import logging
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -163,7 +162,7 @@ def whole_table(spark: SparkSession, table: TablePlace, pieces: int) -> DataFram
     """Return the rows of the newest version of a table, read by ``pieces`` tasks; None if it has no version.
 
     Raises NotFoundError (``no-source``), UnsupportedError (``source-features``)."""
-    upto = next(reversed(table.log().commits(None, sys.maxsize)), None)
+    upto = table.log().version
     if upto is None:
         return None
     names = (column.name for column in CHANGE_COLUMNS)

@@ -27,6 +27,11 @@ class TableLog(Protocol):
         """The id of the table, which another table of the same name does not have."""
         ...
 
+    @property
+    def version(self) -> int | None:
+        """The version that the log is of; None if the table has none."""
+        ...
+
     def commits(self, after: int | None, until_ms: int) -> Sequence[int]:
         """Return the versions after ``after``, oldest first, up to the first commit at or after a moment in epoch
         milliseconds. If ``after`` is None, only the last of them need be right.
