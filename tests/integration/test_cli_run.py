@@ -99,6 +99,18 @@ def test_runs_of_a_range_and_of_the_next_interval_stop_at_a_failure_and_continue
     assert stopped[2] == "to go on: statelib pipelines resume orders"
 
 
+def test_a_run_that_fails_shows_which_intervals_are_complete_and_which_one_failed(
+    deployment: Deployment, spark: SparkSession
+) -> None:
+    result = call(deployment, "run", "orders", "--end", "2026-01-05")
+    assert result.exit_code == 2
+    rows = [line.split() for line in result.stdout.splitlines() if "2026-01-0" in line]
+    assert [(row[1], row[-1]) for row in rows] == [
+        ("2026-01-01", "completed"), ("2026-01-02", "completed"), ("2026-01-03", "failed"),
+    ]  # fmt: skip
+    assert "2026-01-03.parquet cannot be read" in result.stderr
+
+
 def test_a_whole_range_as_one_interval_reads_every_day(deployment: Deployment, spark: SparkSession) -> None:
     write_day(Path(deployment.data), 2, 5)
     done = json.loads(said(deployment, "run", "orders", "--whole", "--end", "2026-01-03", "--json"))

@@ -11,13 +11,13 @@ from statelib.cli.commands.group_runs import GroupRun, execute_group, planned_gr
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings
 from statelib.cli.paths import absolute_target
-from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present
+from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present, show
 from statelib.cli.presenters.console import ProgressBar
 from statelib.cli.presenters.values import count, minute, size, when
 from statelib.cli.spark_session import require_for_runs, session
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
-from statelib.errors import InvalidRequestError
+from statelib.errors import InvalidRequestError, StatelibError
 from statelib.flows import wiring
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.savepoint.steps import FORMATS
@@ -26,6 +26,9 @@ from statelib.model.amounts import amount, keys_and_entries
 from statelib.model.checkpoint import DataInterval
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
+
+Results = list[tuple[CheckpointRecord, bool]]
+"""The completed checkpoints of a run. The flag beside a record: the checkpoint existed before the run."""
 
 OWNER, SAVEPOINT_OWNER = "statelib run", "statelib savepoint create"
 Target = Annotated[
@@ -99,7 +102,14 @@ def run(
         bounds = [None if text is None else moment(text, definition.zone) for text in (start, end)]
         with wiring.planning_deployment() as planner:
             chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
-        results = [] if dry_run else _applied(deployment, definition, chosen, (master, conf), assume_ready=assume_ready)
+        results: Results = []
+        try:
+            if not dry_run:
+                _apply(deployment, definition, chosen, results, (master, conf), assume_ready=assume_ready)
+        except StatelibError:
+            if results and not as_json:
+                show([_checkpoint_table(pipeline, results, failed=chosen[len(results)])])
+            raise
     checkpoints = [asdict(record) | {"already_completed": existed} for record, existed in results]
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": checkpoints, "errors": {}}
@@ -107,17 +117,17 @@ def run(
     present(document, view, as_json)
 
 
-def _applied(
+def _apply(
     deployment: Deployment,
     pipeline: Pipeline,
     intervals: Sequence[DataInterval],
+    results: Results,
     spark: tuple[str, list[str] | None],
     *,
     assume_ready: bool,
-) -> list[tuple[CheckpointRecord, bool]]:
-    """Apply the intervals one after the other. Return each checkpoint, and whether it existed before."""
+) -> None:
+    """Apply the intervals one after the other. Add each checkpoint to the results as soon as it is complete."""
     require_for_runs([pipeline])
-    results = []
     with session(f"{pipeline.name} run", *spark) as running, ProgressBar(len(intervals)) as progress:
         from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
 
@@ -127,7 +137,6 @@ def _applied(
                 running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=assume_ready
             )
             results.append(result)
-    return results
 
 
 def _only_group(pipeline: str | None, group: str | None) -> str:
@@ -155,10 +164,10 @@ def _dry_run_view(intervals: Sequence[DataInterval]) -> Iterator[Block]:
 
 
 def _checkpoint_table(
-    title: str, results: Sequence[tuple[CheckpointRecord, bool]], *, pipeline: bool = True
+    title: str, results: Results, *, pipeline: bool = True, failed: DataInterval | None = None
 ) -> TextTable:
-    """Return a row per checkpoint. The flag beside a record: the checkpoint existed before this run. ``pipeline``:
-    whether the checkpoints are of the pipeline in the title; otherwise each row names its own."""
+    """Return a row per checkpoint. ``pipeline``: whether the checkpoints are of the pipeline in the title; otherwise
+    each row names its own. ``failed``: the interval that was not applied because of an error; None if there is none."""
     columns = (
         TableColumn("id", right=True), TableColumn("interval (UTC)"), TableColumn("events", right=True),
         TableColumn("keys", right=True), TableColumn("entries", right=True), TableColumn("size", right=True),
@@ -176,6 +185,8 @@ def _checkpoint_table(
         ]
         for record, existed in results
     ]
+    if failed is not None:
+        rows.append(["-", minute(failed.start_ms), *["-"] * 4, "failed"])
     return TextTable(title, columns, rows)
 
 

@@ -17,6 +17,8 @@ from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_v
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
 """Formats that Spark reads from a path only."""
+FORMATS_WITHOUT_TYPES = ("json", "csv", "xml")
+"""Formats whose files do not have the types of their columns, or not all columns."""
 INCREMENTAL_PLACES = {"delta": "path", "iceberg": "table"}
 """The formats whose commits can be read, and the field that has the place of such a table."""
 
@@ -51,12 +53,21 @@ def _check_place(source: Source, where: Where) -> Iterator[Problem]:
         yield from _check_table(source, where)
     elif source.path is None and source.file_format.lower() in FILE_FORMATS:
         yield Problem((*where, "path"), "is missing: expected path or table")
-    for field in ("path", "table", "where"):
+    yield from _check_file_schema(source, where)
+    for field in ("path", "table", "where", "file_schema"):
         if getattr(source, field) == "":
             yield Problem((*where, field), "expected a text, found none")
     for name in source.options:
         if name.lower() in ("path", "paths"):
             yield Problem((*where, "options", name), f"write it as {dotted(where)}.path")
+
+
+def _check_file_schema(source: Source, where: Where) -> Iterator[Problem]:
+    if source.file_schema is None or (source.table is None and source.file_format.lower() in FORMATS_WITHOUT_TYPES):
+        return
+    given = source.file_format if source.table is None else "a table"
+    formats = ", ".join(FORMATS_WITHOUT_TYPES)
+    yield Problem((*where, "file_schema"), f"expected a format without types ({formats}), found {given}")
 
 
 def _check_incremental(source: Source, where: Where) -> Iterator[Problem]:

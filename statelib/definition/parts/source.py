@@ -65,19 +65,22 @@ Option = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | i
 
 class Source(Part):
     """The source of the events: the files under ``path`` in a ``format``, a ``table`` of Spark's catalog, or what a
-    format reads by its ``options`` alone, such as a JDBC query. ``incremental``: the path is a table, and a run reads
-    the commits since those that the state has. ``where``: a condition in SQL on the source's own columns.
-    ``delete_when``: such a condition, which holds for the events that delete their key. ``changes``: the events are the
-    changes of a log. ``path``, ``table``, ``where`` and the options are templates for str.format with ``data`` (the
-    deployment's root of data) and ``start``, ``end`` (datetimes of the data interval, in the schedule's zone); options
-    also with ``env[NAME]``, a variable of the Spark driver's environment. ``time_zone``: the zone of the source's times
-    without a zone, such as Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an
-    error or an interval without events. ``ready`` None: the events are complete whenever a run reads them."""
+    format reads by its ``options`` alone, such as a JDBC query. ``file_schema``: the columns of the files and their
+    types, as Spark writes them, for a format that has no types; None: Spark finds them in the files.
+    ``incremental``: the path is a table, and a run reads the commits since those that the state has. ``where``: a
+    condition in SQL on the source's own columns. ``delete_when``: such a condition, which holds for the events that
+    delete their key. ``changes``: the events are the changes of a log. ``path``, ``table``, ``where`` and the
+    options are templates for str.format with ``data`` (the deployment's root of data) and ``start``, ``end``
+    (datetimes of the data interval, in the schedule's zone); options also with ``env[NAME]``, a variable of the
+    Spark driver's environment. ``time_zone``: the zone of the source's times without a zone, such as Europe/Berlin.
+    ``on_missing``: whether a path that does not exist, or has no files, is an error or an interval without events.
+    ``ready`` None: the events are complete whenever a run reads them."""
 
     format: str | None = None
     path: str | None = None
     table: str | None = None
     options: dict[str, Option] = Field(default={})
+    file_schema: str | None = None
     incremental: Switch = False
     where: str | None = None
     delete_when: str | None = None
@@ -91,6 +94,11 @@ class Source(Part):
     def file_format(self) -> str:
         """The format in which Spark reads the source, if it is not a table."""
         return self.format or "parquet"
+
+    @property
+    def has_no_types(self) -> bool:
+        """Whether Spark finds columns and types in the values of an interval, so that they may differ between days."""
+        return self.table is None and self.file_schema is None and self.file_format.lower() in ("json", "xml")
 
     @property
     def may_be_empty(self) -> bool:

@@ -1,6 +1,7 @@
 """The rows of an opened source as events: the condition applied, and the declared columns in their declared types."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,23 @@ def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: 
     columns.
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``bad-expression``."""
+    with _naming_schema(part):
+        return _events_of(spark, pipeline, part, frame)
+
+
+@contextmanager
+def _naming_schema(part: SourcePart) -> Iterator[None]:
+    """Add the key ``file_schema`` to the hint of an error if the values of other intervals may avoid the error."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        if part.source.has_no_types:
+            declare = f"declare the columns of the files in {part.field}.file_schema"
+            error.hint += f"; if only this interval has no such values, {declare}"
+        raise
+
+
+def _events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
     source = part.source
     if source.where or source.delete_when or source.changes or any(column.expr for column in source.columns.values()):
         check_strict(spark, pipeline, part.field)

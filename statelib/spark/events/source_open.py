@@ -1,6 +1,8 @@
 """Open one part of a source, a path, a table or a query, as a Spark DataFrame with the source's own columns."""
 
-from pyspark.errors import AnalysisException
+from collections.abc import Mapping
+
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from statelib.definition.source.parts import SourcePart
@@ -8,21 +10,45 @@ from statelib.definition.source.templates import with_variables
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import source_variables
 from statelib.spark.session.either_kind import analysed
-from statelib.spark.session.job_failures import naming_what_failed
+from statelib.spark.session.job_failures import MALFORMED_RECORD, naming_what_failed
 
 _NOT_THERE, _NO_FILES = "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"
 """Spark's error conditions for a path that does not exist, and for a directory without data files."""
+
+_STRICT: Mapping[str, Mapping[str, str]] = {
+    "csv": {"mode": "FAILFAST", "columnPruning": "false", "enforceSchema": "false"},
+    "json": {"mode": "FAILFAST"},
+    "xml": {"mode": "FAILFAST"},
+}
+"""The options under which Spark fails on a record that it cannot read as a whole. By default it takes nulls for what
+is missing, and the columns of CSV by their place even if the header of a file has another order."""
+
+
+def strict_options(file_format: str) -> Mapping[str, str]:
+    """Return the options for a text format under which no record is lost or cut without an error. The options of the
+    user come after them and have precedence."""
+    return _STRICT.get(file_format.lower(), {})
 
 
 def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame | None:
     """Return the rows of one part; None if there are no files and the pipeline file allows that.
 
-    Raises NotFoundError (``no-source``), InvalidRequestError (``unknown-format``, ``no-variable``), RetryableError
-    (``source-unreadable``)."""
+    Raises NotFoundError (``no-source``), InvalidRequestError (``unknown-format``, ``no-variable``, ``bad-file-schema``,
+    ``malformed-record``), RetryableError (``source-unreadable``)."""
     source = part.source
     try:
         with naming_what_failed():
             return analysed(_opened(spark, part))
+    except InvalidRequestError as error:
+        if error.kind == MALFORMED_RECORD:
+            error.message = f"pipeline {pipeline}: {part.place}: {error.message}"
+        raise
+    except ParseException as error:
+        raise InvalidRequestError(
+            f"pipeline {pipeline}: {part.field}.file_schema: {str(error).strip().splitlines()[0]}",
+            kind="bad-file-schema",
+            hint="write the columns as Spark's CREATE TABLE takes them: payload STRUCT<op: STRING, ts_ms: BIGINT>",
+        ) from error
     except AnalysisException as error:
         if error.getCondition() == _NO_FILES and source.may_be_empty:
             return None
@@ -43,10 +69,12 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
 
 
 def _opened(spark: SparkSession, part: SourcePart) -> DataFrame:
-    reader = spark.read.options(**options_of(part))
     if part.table is not None:
-        return reader.table(part.table)
-    reader = reader.format(part.source.file_format)
+        return spark.read.options(**options_of(part)).table(part.table)
+    file_format = part.source.file_format
+    reader = spark.read.format(file_format).options(**strict_options(file_format)).options(**options_of(part))
+    if part.source.file_schema is not None:
+        reader = reader.schema(part.source.file_schema)
     return reader.load() if part.path is None else reader.load(part.path)
 
 

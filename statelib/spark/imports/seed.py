@@ -13,6 +13,7 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointRecord
 from statelib.spark.events.source_columns import check_strict, checked_expression
+from statelib.spark.events.source_open import strict_options
 from statelib.spark.events.tables.incremental import TablePlace, whole_table
 from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
@@ -101,7 +102,7 @@ def _all_duplicates(pipeline: Pipeline, rows: MappedTable) -> InvalidRequestErro
 
 def _opened(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> DataFrame:
     """Return the rows of the table. Delta and Iceberg are read without Spark's connector if Spark has none."""
-    reader = spark.read.options(**table.options)
+    reader = spark.read.options(**strict_options(table.format or "")).options(**table.options)
     try:
         with naming_what_failed():
             return analysed(

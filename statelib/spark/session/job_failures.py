@@ -13,11 +13,16 @@ from statelib.model.task_error import TaskError
 OF_SPARK = (PySparkException, Py4JError)
 """The exceptions that a call of Spark can raise. Errors in the JVM of the driver are often Py4JError."""
 
+MALFORMED_RECORD = "malformed-record"
+"""The kind of the error about a record that cannot be read as a whole."""
+
 _FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
 _FORMAT = re.compile(r"(?:\[DATA_SOURCE_NOT_FOUND\] )?Failed to find (?:the )?data source: ([\w.-]+?)\.(?:\s|$)")
 _VALUE = re.compile(r"\[([A-Z_.]+)\] ([^\n]*?)\s*SQLSTATE: (?:22\w{3}|P0001)")
 """Spark's message about a value that an expression cannot compute with. SQL's states of class 22 are data errors, and
 P0001 is an error that an expression raises itself."""
+_RECORD = re.compile(r"\[MALFORMED_RECORD_IN_PARSING[A-Z_.]*\] [^\n:]*: (?:_corrupt_record|([^\n]*))\.")
+"""Spark's message about a record of a text format. While it looks for the columns, it names neither file nor record."""
 _CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?!\[FAILED_READ_FILE)(.*)")
 _LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
 _NO_STATELIB = re.compile(r"ModuleNotFoundError: No module named '(statelib|statelib_jobs)'")
@@ -29,8 +34,8 @@ _MOST = 500
 @contextmanager
 def naming_what_failed() -> Iterator[None]:
     """Raise Spark's errors about a file, a format or a value as errors that name it: RetryableError
-    (``source-unreadable``), InvalidRequestError (``unknown-format``, ``bad-source-value``). Other errors stay as they
-    are."""
+    (``source-unreadable``), InvalidRequestError (``unknown-format``, ``bad-source-value``,
+    ``malformed-record``). Other errors stay as they are."""
     try:
         yield
     except OF_SPARK as error:
@@ -74,7 +79,8 @@ def _raised(lines: list[str]) -> str | None:
 
 def _job_failure(text: str) -> StatelibError:
     """Return the error for Spark's message about a failed job: RetryableError (``source-unreadable``, ``worker-lost``,
-    ``spark-failed``) or InvalidRequestError (``unknown-format``, ``bad-source-value``, ``no-statelib``)."""
+    ``spark-failed``) or InvalidRequestError (``unknown-format``, ``bad-source-value``, ``malformed-record``,
+    ``no-statelib``)."""
     return (
         _of_source(text)
         or _of_worker(text)
@@ -120,7 +126,18 @@ def _bad_value(match: re.Match[str], _text: str) -> StatelibError:
     )
 
 
+def _malformed_record(match: re.Match[str], text: str) -> StatelibError:
+    file = _FILE.search(text)
+    return InvalidRequestError(
+        f"{f'source file {file[1]}' if file else 'the source'} has a record that cannot be read as a whole"
+        + (f": {match[1][:_MOST]}" if match[1] else ""),
+        kind=MALFORMED_RECORD,
+        hint="write the file again, or leave such records out with 'options: {mode: DROPMALFORMED}' of the source",
+    )
+
+
 _SOURCES: dict[re.Pattern[str], Callable[[re.Match[str], str], StatelibError]] = {
+    _RECORD: _malformed_record,
     _FILE: _unreadable,
     _FORMAT: _unknown_format,
     _VALUE: _bad_value,

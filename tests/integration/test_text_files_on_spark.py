@@ -1,0 +1,146 @@
+"""Sources in JSON and CSV: records that are damaged, columns that a day does not have, headers in another order."""
+
+import gzip
+import json
+from datetime import date
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from statelib.flows.views.inspection import resolve
+from statelib.flows.wiring import Deployment
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import new_deployment
+
+PIPELINE = """\
+name: orders
+schedule: {{cron: "@daily", start: 2026-01-01}}
+source:
+{source}
+key: customer
+on_null_key: drop
+states:
+  total: {{kind: value, value: {{agg: sum, of: amount}}}}
+backend: heap
+"""
+JSON = """\
+format: json
+path: "{data}/{start:%Y-%m-%d}.json"
+where: "payload IS NOT NULL"
+columns:
+  customer: {expr: payload.customer, type: string}
+  amount: {expr: payload.amount, type: long}
+"""
+CSV = """\
+format: csv
+path: "{data}/{start:%Y-%m-%d}"
+options: {header: true}
+columns:
+  customer: string
+  amount: {expr: "CAST(amount AS long)", type: long}
+"""
+ENVELOPES = """\
+format: json
+path: "{data}/{start:%Y-%m-%d}.json"
+where: "payload IS NOT NULL"
+changes: {op: payload.op, before: payload.before, after: payload.after}
+columns: {customer: string, amount: long}
+"""
+SCHEMA = """\
+file_schema: >
+  payload STRUCT<op: STRING, before: STRUCT<customer: STRING, amount: BIGINT>,
+  after: STRUCT<customer: STRING, amount: BIGINT>>
+"""
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, spark: SparkSession) -> Deployment:
+    for name in ("pipelines", "data"):
+        (tmp_path / name).mkdir()
+    return new_deployment(tmp_path, tmp_path / "data", tmp_path / "pipelines")
+
+
+def write_pipeline(deployment: Deployment, source: str) -> None:
+    text = PIPELINE.format(source=indent(source, "  "))
+    (Path(deployment.pipelines_directory) / "orders.yaml").write_text(text)
+
+
+def write_json(deployment: Deployment, day: int, *lines: str) -> None:
+    (Path(deployment.data) / f"{date(2026, 1, day)}.json").write_text("".join(f"{line}\n" for line in lines))
+
+
+def payload(**fields: Any) -> str:
+    return json.dumps({"payload": fields})
+
+
+def totals(deployment: Deployment) -> dict[str, int]:
+    return {row["key"]: row["value"] for row in resolve(deployment, "orders/head").to_arrow("total").to_pylist()}
+
+
+def test_a_damaged_line_of_json_fails_the_run_unless_the_file_leaves_it_out(deployment: Deployment) -> None:
+    write_json(deployment, 1, payload(customer="a", amount=1), '{"payload": {"customer": "a", "amo', "")
+    write_pipeline(deployment, JSON)
+    message = call(deployment, "run", "orders").stderr
+    assert "2026-01-01.json: the source has a record that cannot be read as a whole\n" in message
+    assert "options: {mode: DROPMALFORMED}" in message
+    write_pipeline(deployment, JSON + "options: {mode: DROPMALFORMED}\n")
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": 1}
+
+
+@pytest.mark.parametrize("lines", ["a,1,x\nb,23", "a,1,x\nb,23,y,z"], ids=["cut", "longer"])
+def test_a_line_of_csv_with_other_fields_than_the_header_fails_the_run(deployment: Deployment, lines: str) -> None:
+    write_pipeline(deployment, CSV)
+    (day := Path(deployment.data) / "2026-01-01").mkdir()
+    (day / "part.csv.gz").write_bytes(gzip.compress(f"customer,amount,note\n{lines}".encode()))
+    message = refused(deployment, "run", "orders")
+    assert "part.csv.gz has a record that cannot be read as a whole" in message
+
+
+def test_files_of_csv_with_columns_in_another_order_are_refused(deployment: Deployment) -> None:
+    write_pipeline(deployment, CSV)
+    (day := Path(deployment.data) / "2026-01-01").mkdir()
+    (day / "a.csv").write_text("customer,amount\n1,20\n2,30\n")
+    (day / "b.csv").write_text("amount,customer\n7,1\n")
+    assert "CSV header does not conform to the schema" in refused(deployment, "run", "orders")
+
+
+def test_a_day_without_rows_needs_the_schema_of_the_files(deployment: Deployment) -> None:
+    write_json(deployment, 1, payload(op="c", before=None, after={"customer": "a", "amount": 2}))
+    write_json(deployment, 2)
+    write_json(deployment, 3, payload(op="d", before={"customer": "a", "amount": 2}, after=None))
+    write_pipeline(deployment, ENVELOPES)
+    said(deployment, "run", "orders")
+    message = call(deployment, "run", "orders").stderr
+    assert "source.where: 'payload IS NOT NULL'" in message
+    assert "declare the columns of the files in source.file_schema" in message
+    write_pipeline(deployment, ENVELOPES + SCHEMA)
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": 2}
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": 0}
+
+
+def test_a_day_whose_rows_have_only_nulls_in_a_struct_needs_the_schema_of_the_files(deployment: Deployment) -> None:
+    rows_now = JSON.replace("payload.", "payload.after.")
+    write_json(deployment, 1, payload(op="d", before={"customer": "a", "amount": 2}, after=None))
+    write_pipeline(deployment, rows_now)
+    message = call(deployment, "run", "orders").stderr
+    assert "INVALID_EXTRACT_BASE_FIELD_TYPE" in message
+    assert "declare the columns of the files in source.file_schema" in message
+    write_pipeline(deployment, rows_now + SCHEMA)
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {}, "the only event has no key"
+
+
+def test_a_value_that_does_not_fit_the_schema_of_the_files_fails_the_run(deployment: Deployment) -> None:
+    write_json(deployment, 1, payload(op="c", before=None, after={"customer": "a", "amount": "many"}))
+    write_pipeline(deployment, ENVELOPES + SCHEMA)
+    assert "has a record that cannot be read as a whole" in refused(deployment, "run", "orders")
+    write_pipeline(deployment, ENVELOPES + "file_schema: payload STRUKT<")
+    assert "source.file_schema: [PARSE_SYNTAX_ERROR]" in refused(deployment, "run", "orders")
+    write_pipeline(deployment, ENVELOPES.replace("json", "parquet", 1) + SCHEMA)
+    assert "expected a format without types (json, csv, xml), found parquet" in refused(deployment, "run", "orders")
