@@ -157,3 +157,35 @@ def test_a_mended_checkpoint_survives_the_loss_of_the_catalog(shop: Deployment) 
     write_day(shop, 4, [("d", 6)])
     said(shop, "mend", "sales", "--interval", "2013-01-04", "--yes")
     assert totals(shop, "sales")["d"] == (1, 6, 6)
+
+
+def test_intervals_before_a_change_of_a_state_are_refused_by_the_plan(shop: Deployment) -> None:
+    file = Path(shop.pipelines_directory) / "sales.yaml"
+    file.write_text(
+        PIPELINE.replace("of: amount}}}", "of: amount}, mean: {agg: avg, of: amount}}}")
+        .replace("state: total, target", "state: most, target")
+        .replace("NAME-feed", "most-feed")
+        .replace("NAME", "sales")
+        .replace("3d", "30d")
+    )
+    write_day(shop, 5, [("e", 1)])
+    said(shop, "run", "sales")
+    answer = call(shop, "mend", "sales", "--interval", "2013-01-04", "--yes")
+    assert answer.exit_code == 2
+    assert "keeps no delta of interval [2013-01-04" in answer.stderr
+    assert "or before a state was changed" in answer.stderr
+    assert "replay: statelib restore sales 3, then statelib run sales" in answer.stderr
+    assert len(shop.catalog().list(PipelineName("sales"))) == 5
+    write_day(shop, 5, [("e", 2)])
+    said(shop, "mend", "sales", "--interval", "2013-01-05", "--yes")
+    assert totals(shop, "sales")["e"] == (1, 2, 2)
+
+
+def test_a_fork_mends_the_intervals_whose_deltas_it_shares(shop: Deployment) -> None:
+    file = Path(shop.pipelines_directory) / "other.yaml"
+    file.write_text(PIPELINE.replace("NAME", "other"))
+    assert "a fork of sales/4" in said(shop, "pipelines", "fork", "sales/head", "other")
+    write_day(shop, 3, [("b", 3)])
+    said(shop, "mend", "other", "--interval", "2013-01-03", "--yes")
+    assert totals(shop, "other") == {"a": (2, 11, 10), "b": (2, 5, 3), "c": (1, 20, 20), "d": (1, 5, 5)}
+    assert totals(shop, "sales")["a"] == (3, 111, 100)

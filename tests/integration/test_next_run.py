@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.next_run import ALL, NOTHING, TOUCHED, NextRun, next_run
 from statelib.flows.wiring import Deployment
+from statelib.model.record import ClaimMode
 from statelib.restore import costs
 from tests.integration.test_touched_state import FILE, SHOPS, deployment_in, run
 
@@ -68,3 +70,12 @@ def test_a_blind_run_reads_nothing_until_its_log_has_reached_the_limit(tmp_path:
     full = (ALL, "its change log has 1 parts (materialize_after_checkpoints)")
     assert readings(deployment) == [full] * 2
     assert "blind" not in run(deployment, 3, 1).restored_from
+
+
+def test_the_plan_has_the_parallelism_of_the_last_restore(tmp_path: Path) -> None:
+    deployment = deployment_in(tmp_path)
+    run(deployment, 1, *range(20))
+    pipeline = deployment.pipeline("sales")
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, "1", 1, ClaimMode.NO_CLAIM), "test")
+    assert [str(each.key_groups) for each in planned(deployment).subtasks] == ["0-7"]
+    assert len(run(deployment, 2, 1).restored_from) == 1

@@ -216,7 +216,7 @@ def fork_(
         definition = deployment.pipeline(pipeline)
         with working(f"forking {checkpoint}"):
             record = fork(deployment, definition, source, f"{OWNER} fork", read_data=verify, copy=copy)
-    present(record, _fork_view(record, checkpoint), as_json)
+    present(record, _fork_view(record, f"{source.pipeline}/{source.checkpoint_id}"), as_json)
 
 
 def _fork_view(record: CheckpointRecord, checkpoint: str) -> Iterator[Block]:

@@ -15,9 +15,9 @@ def carried_deltas(pipeline: Pipeline, record: CheckpointRecord, base: Checkpoin
     ``checkpoint.mendable`` before the end of its interval. A savepoint keeps none.
 
     None is kept across an interval without a delta, so the deltas of a checkpoint are always those of its newest
-    intervals."""
+    intervals. None is kept across a change of a state: nothing can be computed from deltas of both definitions."""
     mendable = pipeline.checkpoint.mendable
-    if mendable is None or record.kind is SnapshotKind.SAVEPOINT or base is None:
+    if mendable is None or record.kind is SnapshotKind.SAVEPOINT or base is None or changed_states(pipeline, base):
         return ()
     position, intervals = base.position(), mendable_intervals(pipeline, base)
     if position is None or position.interval not in intervals:
@@ -29,6 +29,12 @@ def carried_deltas(pipeline: Pipeline, record: CheckpointRecord, base: Checkpoin
         if interval.end_ms > end_ms - milliseconds(mendable)
         for state in pipeline.states
     )
+
+
+def changed_states(pipeline: Pipeline, opened: Checkpoint) -> tuple[str, ...]:
+    """Return the names of the states of a pipeline that a checkpoint has with another definition, or does not have."""
+    stored = opened.schema().states
+    return tuple(state.name for state in pipeline.schema().states if state not in stored)
 
 
 def mendable_intervals(pipeline: Pipeline, opened: Checkpoint) -> tuple[DataInterval, ...]:

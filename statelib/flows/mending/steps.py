@@ -7,7 +7,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.checkpoint.allocation import allocate_checkpoint
-from statelib.flows.checkpoint.kept_deltas import later_intervals, mendable_intervals
+from statelib.flows.checkpoint.kept_deltas import changed_states, later_intervals, mendable_intervals
 from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.mending.plan import MendPlan
@@ -62,7 +62,8 @@ def plan_mend(deployment: Deployment, pipeline: Pipeline, interval: DataInterval
 
 
 def interval_to_mend(deployment: Deployment, pipeline: Pipeline, start_ms: int) -> DataInterval:
-    """Return the interval in the history of the head that begins at a moment.
+    """Return the interval that begins at a moment: one in the history of the head, or one of which the head keeps a
+    delta, as the first checkpoint of a fork does.
 
     Raises InvalidRequestError (``bad-interval``) if there is none."""
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
@@ -70,6 +71,9 @@ def interval_to_mend(deployment: Deployment, pipeline: Pipeline, start_ms: int) 
     for record in catalog.lineage(name, head) if head is not None else ():
         if record.interval is not None and record.interval.start_ms == start_ms:
             return record.interval
+    for interval in mendable_intervals(pipeline, deployment.open(catalog.get(name, head))) if head is not None else ():
+        if interval.start_ms == start_ms:
+            return interval
     raise InvalidRequestError(
         f"{name}: no interval in the history of its state begins at {moment_of(start_ms).isoformat()}",
         kind="bad-interval",
@@ -151,9 +155,8 @@ def _check_nothing_pending(name: PipelineName, pending: Sequence[CheckpointRecor
 
 def _check_same_states(pipeline: Pipeline, opened: Checkpoint, replay: str) -> None:
     """Raise InvalidRequestError (``not-mendable``) if the states are defined in another way than in the head."""
-    now, stored = pipeline.schema(), opened.schema()
-    changed = [state.name for state in now.states if state not in stored.states]
-    if changed or len(now.states) != len(stored.states):
+    changed = changed_states(pipeline, opened)
+    if changed or len(pipeline.states) != len(opened.schema().states):
         what = f"states {', '.join(changed)}" if changed else "the set of states"
         raise InvalidRequestError(
             f"{pipeline.name}: {what} changed in the pipeline file since {opened.directory} was written",
@@ -171,7 +174,7 @@ def _check_kept(pipeline: Pipeline, opened: Checkpoint, interval: DataInterval, 
     since = range_text(DataInterval(intervals[0].start_ms, intervals[-1].end_ms)) if newest in intervals else "none"
     raise InvalidRequestError(
         f"{pipeline.name}: {opened.directory} keeps no delta of interval {range_text(interval)}: expected one of those "
-        f"in {since}",
+        f"in {since}. Older intervals ended before checkpoint.mendable, or before a state was changed",
         kind="no-delta",
         hint=replay,
     )

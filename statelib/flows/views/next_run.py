@@ -48,9 +48,10 @@ class NextRun:
 def next_run(deployment: Deployment, pipeline: Pipeline) -> NextRun:
     """Return what the subtasks of the next run read. Raises what a run raises that cannot continue from the head."""
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
-    base, strategy = catalog.head(name).head, pipeline.checkpoint.strategy
+    head, strategy = catalog.head(name), pipeline.checkpoint.strategy
+    base, parallelism = head.head, head.parallelism or pipeline.parallelism
     if base is None:
-        ranges = subtask_ranges(pipeline.parallelism, pipeline.max_parallelism)
+        ranges = subtask_ranges(parallelism, pipeline.max_parallelism)
         empty = [SubtaskReading(n, groups, NOTHING, 0, "there is no state yet") for n, groups in enumerate(ranges)]
         return NextRun(name, None, pipeline.backend, strategy, tuple(empty))
     record = replace(
@@ -59,11 +60,11 @@ def next_run(deployment: Deployment, pipeline: Pipeline) -> NextRun:
         base=base,
         interval=DataInterval(0, 1),
         strategy=strategy,
-        parallelism=pipeline.parallelism,
+        parallelism=parallelism,
         stop=None,
     )
     plan = plan_preview(deployment, pipeline, record)
-    readings = tuple(_reading(pipeline, plan, subtask) for subtask in range(pipeline.parallelism))
+    readings = tuple(_reading(pipeline, plan, subtask) for subtask in range(parallelism))
     return NextRun(name, base, pipeline.backend, strategy, readings)
 
 

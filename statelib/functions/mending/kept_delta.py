@@ -106,9 +106,9 @@ def decoded(descriptor: StateDescriptor, name: str, pieces: Sequence[bytes]) -> 
             with pa.ipc.open_stream(pa.py_buffer(piece)) as stream:
                 if not stream.schema.equals(expected, check_metadata=True):
                     raise InvalidRequestError(
-                        f"state {descriptor.name!r} was defined in another way when {name} was kept: expected "
-                        f"{expected.types}, found {stream.schema.types}",
+                        f"state {descriptor.name!r} was defined in another way when {name} was kept",
                         kind="not-mendable",
+                        hint="restore the newest checkpoint before the interval, and run the intervals from there on",
                     )
                 tables.append(stream.read_all())
         except (pa.ArrowInvalid, OSError) as error:
