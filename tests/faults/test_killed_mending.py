@@ -12,6 +12,7 @@ from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.mending.steps import begin_mend, plan_mend
 from statelib.flows.wiring import Deployment
+from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from statelib.testing.crash_points import Place, ends_at, kill, recorded
 from tests.faults.crash_child import run
@@ -28,7 +29,7 @@ states:
 backend: BACKEND
 parallelism: 2
 max_parallelism: 8
-checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 0, retain: {count: 2}, mendable: 9d}
+checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 0, retain: {count: 2}, mendable: 9dREADS}
 """
 WRONG = 7
 """The day whose events were applied as those of day 2."""
@@ -47,12 +48,16 @@ def mend_killed(deployment: Deployment, place: Place) -> None:
         mend(deployment)
 
 
-def totals(deployment: Deployment) -> dict[str, int]:
-    """Return the state of the head, all of whose files are proved."""
+def opened_head(deployment: Deployment) -> Checkpoint:
     catalog = deployment.catalog()
     head = catalog.head(NAME).head
     assert head is not None
-    opened = deployment.open(catalog.get(NAME, head))
+    return deployment.open(catalog.get(NAME, head))
+
+
+def totals(deployment: Deployment) -> dict[str, int]:
+    """Return the state of the head, all of whose files are proved."""
+    opened = opened_head(deployment)
     assert not verify(opened, scratch=deployment.work_directory).problems
     return content(deployment, opened)
 
@@ -63,11 +68,16 @@ def of_days(*numbers: int) -> dict[str, int]:
     return {shop: sum(r["amount"] for r in rows if r["shop"] == shop) for shop in {r["shop"] for r in rows}}
 
 
-@pytest.mark.parametrize("storing", [("heap", "changelog"), ("rocksdb", "incremental")], ids="-".join)
-def test_a_killed_correction_loses_nothing_and_can_be_repeated(storing: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "storing",
+    [("heap", "changelog", ""), ("rocksdb", "incremental", ""), ("rocksdb", "changelog", ", reads: touched")],
+    ids=["heap", "rocksdb", "rocksdb that reads touched entries"],
+)
+def test_a_killed_correction_loses_nothing_and_can_be_repeated(storing: tuple[str, str, str], tmp_path: Path) -> None:
     root, saved = tmp_path / "world", tmp_path / "saved"
     (root / "pipelines").mkdir(parents=True)
-    text = PIPELINE.replace("BACKEND", storing[0]).replace("STRATEGY", storing[1])
+    backend, strategy, reads = storing
+    text = PIPELINE.replace("BACKEND", backend).replace("STRATEGY", strategy).replace("READS", reads)
     (root / "pipelines" / "shops.yaml").write_text(text)
     deployment = new_deployment(root, root, root / "pipelines")
     for number, applied in enumerate((1, WRONG, 3, 4), start=1):
@@ -75,6 +85,9 @@ def test_a_killed_correction_loses_nothing_and_can_be_repeated(storing: tuple[st
     shutil.copytree(root, saved)
     with recorded() as reached:
         mend(deployment)
+    manifest = opened_head(deployment).manifest
+    assert manifest is not None
+    assert ("touched" in manifest.restored_from) == bool(reads)
     assert totals(deployment) == of_days(1, 2, 3, 4)
     assert {"subtask: side data written", "commit: committed"} <= {place.point for place in reached}
     for place in reached[:: rounds(6, 1)]:
