@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.benchmarks.measure import Ratio, table
 from tests.benchmarks.plots import bars_of, plot
 from tests.benchmarks.rows import (
+    buckets,
     canonical,
     cold,
     connect,
@@ -59,6 +60,7 @@ SUITES: tuple[tuple[tuple[str, ...], Suite], ...] = (
     (orchestration.ROWS, orchestration.run),
     (published.ROWS, published.run),
     (workloads.ROWS, workloads.run),
+    (buckets.ROWS, buckets.run),
     (sketches.ROWS, sketches.run),
     (flink_restore.ROWS, flink_restore.run),
     (canonical.ROWS, canonical.run),

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -124,8 +124,9 @@ class Streaming:
         query.awaitTermination()
 
 
-def new_session(root: Path) -> SparkSession:
-    """Return a session with two cores, the settings of statelib's own jobs, and the RocksDB store for streaming."""
+def new_session(root: Path, environment: Mapping[str, str] = {}) -> SparkSession:
+    """Return a session with two cores, the settings of statelib's own jobs, and the RocksDB store for streaming.
+    ``environment``: more variables for its Python workers."""
     checkout = str(Path(__file__).resolve().parents[2])
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": checkout}
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -142,6 +143,7 @@ def new_session(root: Path) -> SparkSession:
         .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
         .config("spark.sql.shuffle.partitions", str(PARALLELISM))
         .config("spark.sql.streaming.stateStore.providerClass", provider)
+        .config(map={f"spark.executorEnv.{name}": value for name, value in environment.items()})
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -5,7 +5,7 @@ time on a shared machine includes the work of others; a row whose point is waiti
 says so. Turns alternate A B C A B C, so that a slow minute hits everyone."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Literal
@@ -69,13 +69,19 @@ def _divide(ours: float, theirs: float, scaled: float) -> float:
 
 
 def take_turns(
-    contenders: Mapping[str, Contender], runs: int, warmups: int, unit: Unit = "cpu s"
+    contenders: Mapping[str, Contender],
+    runs: int,
+    warmups: int,
+    unit: Unit = "cpu s",
+    *,
+    without: Collection[int] = (),
 ) -> dict[str, tuple[float, ...]]:
     """Return the figures of ``runs`` rounds after ``warmups`` that are not counted. Rounds are numbered from 0.
 
-    Every other round begins with the last contender, so that none has an advantage by its position."""
+    Every other round begins with the last contender, so that none has an advantage by its position. ``without``:
+    processes whose processor time does not count, with their descendants."""
     figures: dict[str, list[float]] = {name: [] for name in contenders}
-    with CpuClock() as cpu:
+    with CpuClock(without=without) as cpu:
         clock = time.perf_counter if unit == "wall s" else cpu
         for number in range(warmups + runs):
             for name in list(contenders)[:: -1 if number % 2 else 1]:

@@ -4,7 +4,7 @@ only."""
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +27,10 @@ class Process:
     cpu_s: float
 
 
-def tree(root: int | None = None) -> list[Process]:
-    """Return ``root`` (this process by default) and all its live descendants."""
-    processes = {process.pid: process for process in _all()}
+def tree(root: int | None = None, without: Collection[int] = ()) -> list[Process]:
+    """Return ``root`` (this process by default) and all its live descendants, but not the processes ``without`` and
+    their descendants."""
+    processes = {process.pid: process for process in _all() if process.pid not in without}
     members: set[int] = {root or os.getpid()}
     grown = True
     while grown:
@@ -55,10 +56,11 @@ class TreeUsage:
 
     A thread reads the tree all the time and keeps the last figures of each process, because the time of Spark's
     Python workers is lost when they end (their daemon ignores SIGCHLD), and Spark ends idle ones. A process that
-    lives less than ``look_s`` seconds may be missed."""
+    lives less than ``look_s`` seconds may be missed. ``without``: processes that do not count, with their descendants,
+    such as a server of object storage."""
 
-    def __init__(self, root: int | None = None, look_s: float = _LOOK_S) -> None:
-        self._root, self._look_s = root, look_s
+    def __init__(self, root: int | None = None, look_s: float = _LOOK_S, *, without: Collection[int] = ()) -> None:
+        self._root, self._look_s, self._without = root, look_s, without
         self._last: dict[tuple[int, int], tuple[float, int, int]] = {}
         self._peak = 0
         self._done = threading.Event()
@@ -78,7 +80,7 @@ class TreeUsage:
     def usage(self) -> Usage:
         """Return what the tree has used so far."""
         with self._lock:
-            processes = tree(self._root)
+            processes = tree(self._root, self._without)
             for p in processes:
                 cpu_s, read, written = self._last.get((p.pid, p.started), (0.0, 0, 0))
                 now_read, now_written = _disk_bytes(p.pid)

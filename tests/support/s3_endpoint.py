@@ -30,10 +30,12 @@ _STOP_TIMEOUT_S = 10
 
 @dataclass(frozen=True)
 class S3Endpoint:
-    """An endpoint. ``url`` goes through the proxy, which can break requests; ``direct_url`` does not."""
+    """An endpoint. ``url`` goes through the proxy, which can break requests; ``direct_url`` does not. ``pid``: its
+    process, which has children."""
 
     url: str
     direct_url: str
+    pid: int = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -91,7 +93,7 @@ def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
             ports = process.stdout.readline().split()
             if len(ports) != 2:
                 raise RuntimeError(f"the S3 endpoint did not start with {interpreter}")
-            yield S3Endpoint(f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}")
+            yield S3Endpoint(f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}", process.pid)
         finally:
             process.stdin.close()
             process.wait(_STOP_TIMEOUT_S)

@@ -6,7 +6,7 @@ does not read the source by its subtasks; ``many``: 100 pipelines of 10 k keys, 
 keys. Numbers of keys and sums are compared."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 from tests.benchmarks.contenders import EVENTS, Stateful, new_session
 from tests.benchmarks.events import MAP, VALUE, batch_directory, new_deployment, new_pipeline, write_batches
 from tests.benchmarks.measure import Contender, Ratio, take_turns
+from tests.support.s3_endpoint import S3Endpoint
 
 BATCH = 2_000_000
 PIPELINES = 100
@@ -26,7 +27,7 @@ WARMUPS = 1
 @dataclass(frozen=True)
 class Workload:
     """A workload. ``keys``: the keys of the events; ``texts``: the parameter of :func:`write_batches`; ``by``: the
-    columns by which streaming groups."""
+    columns by which streaming groups; ``endpoint``: where ours reads the events, in place of the file system."""
 
     what: str
     keys: float = 1.0
@@ -38,6 +39,7 @@ class Workload:
     by: tuple[str, ...] = ("key",)
     files: str = ""
     goal: str = "none"
+    endpoint: S3Endpoint | None = None
 
 
 WORKLOADS = {
@@ -46,7 +48,7 @@ WORKLOADS = {
     "W-skewed": Workload("skewed keys", skew=5.0),
     "W-p1": Workload("parallelism 1", parallelism=1),
     "W-p4": Workload("parallelism 4", parallelism=4),
-    "W-moved": Workload("events moved by Spark", files="/*.parquet", goal="≤ 1/6"),
+    "W-moved": Workload("events moved by Spark", files="/[!_]*.parquet", goal="≤ 1/6"),
 }
 ROWS = (*WORKLOADS, "W-many")
 
@@ -63,10 +65,20 @@ def _row(spark: SparkSession, row: str, root: Path, runs: int, scale: float) -> 
     root.mkdir()
     if row == "W-many":
         return _many(spark, root, runs, scale)
-    load, events = WORKLOADS[row], max(int(BATCH * scale), 2_000)
+    return ratios_of(spark, row, WORKLOADS[row], root, runs, scale)
+
+
+def ratios_of(spark: SparkSession, row: str, load: Workload, root: Path, runs: int, scale: float) -> list[Ratio]:
+    """Return the ratios of the heap and of the RocksDB pipeline."""
+    events = max(int(BATCH * scale), 2_000)
     keys = max(int(events * load.keys), 10)
     write_batches(root, WARMUPS + runs, events, keys=keys, skew=load.skew, texts=load.texts)
-    deployment = new_deployment(root)
+    deployment, endpoints = new_deployment(root), []
+    if load.endpoint:
+        deployment, endpoints = (
+            replace(deployment, data=_in_bucket(load.endpoint, root), storage_root="s3://events/state"),
+            [load.endpoint.pid],
+        )
     ours = {
         backend: Stateful(
             spark,
@@ -77,7 +89,8 @@ def _row(spark: SparkSession, row: str, root: Path, runs: int, scale: float) -> 
     }
     streaming = Grouped(spark, root, load.by)
     contenders = {name: side.contender() for name, side in ours.items()}
-    figures = take_turns(contenders | {"streaming": Contender(streaming.run, streaming.offer)}, runs, WARMUPS)
+    contenders["streaming"] = Contender(streaming.run, streaming.offer)
+    figures = take_turns(contenders, runs, WARMUPS, without=endpoints)
     sums_of = {name: _sums(side.opened().to_arrow("activity", str(root / "scratch"))) for name, side in ours.items()}
     sums_of["streaming"] = streaming.sums()
     right = _right(root, WARMUPS + runs, load.by)
@@ -88,6 +101,14 @@ def _row(spark: SparkSession, row: str, root: Path, runs: int, scale: float) -> 
               figures["streaming"], note=note)
         for name in ours
     ]  # fmt: skip
+
+
+def _in_bucket(endpoint: S3Endpoint, root: Path) -> str:
+    """Copy the batches into a new bucket, and return the URI for the deployment's ``data``."""
+    endpoint.make_bucket("events")
+    for file in (root / "data").rglob("*.parquet"):
+        endpoint.put_object("events", str(file.relative_to(root)), file.read_bytes())
+    return "s3://events/data"
 
 
 def _many(spark: SparkSession, root: Path, runs: int, scale: float) -> list[Ratio]:
