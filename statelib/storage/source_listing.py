@@ -39,8 +39,8 @@ def look_at_source(path: str, places: Places) -> SourceListing:
 
     Raises UnsupportedError (``source-not-visible``), and the errors of the storage while it is in trouble."""
     kind, path = visible_source(path, places)
-    root, pattern = _split(path)
-    expressions = [re.compile(_expression(part)) for part in pattern]
+    root, pattern = split_pattern(path)
+    expressions = [name_expression(part) for part in pattern]
     matching = [entry for entry in kind.source_entries(root) if _lies_under(entry, expressions)]
     times = [entry.modified_at_ms for entry in matching if entry.modified_at_ms is not None]
     data = [entry for entry in matching if entry.modified_at_ms is not None and not _is_hidden(entry, len(expressions))]
@@ -64,7 +64,7 @@ def visible_source(path: str, places: Places) -> tuple[StorageKind, str]:
     )
 
 
-def _split(path: str) -> tuple[str, tuple[str, ...]]:
+def split_pattern(path: str) -> tuple[str, tuple[str, ...]]:
     """Return the path before the first name with a wildcard, and that name with all names after it."""
     parts = path.split("/")
     first_pattern = next((i for i, part in enumerate(parts) if _SPECIAL.search(part)), len(parts))
@@ -78,13 +78,16 @@ def _lies_under(entry: SourceEntry, pattern: list[re.Pattern[str]]) -> bool:
 
 
 def _is_hidden(entry: SourceEntry, pattern_length: int) -> bool:
-    """Return whether Spark ignores the entry as hidden. Names that match the pattern of the path are never hidden."""
-    return any(name.startswith(("_", ".")) for name in entry.below[pattern_length:])
+    """Return whether Spark ignores the entry as hidden. Of the names that match the pattern of the path, only that of a
+    file can hide it."""
+    return any(name.startswith(("_", ".")) for name in entry.below[pattern_length:] or entry.below[-1:])
 
 
-def _expression(pattern: str) -> str:
-    """Return the regular expression of a name with Hadoop's wildcards: ``*``, ``?``, ``[a-c]``, ``[^a]`` and
+def name_expression(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a name with Hadoop's wildcards: ``*``, ``?``, ``[a-c]``, ``[^a]``, ``[!a]`` and
     ``{a,b}``."""
+    pattern = pattern.replace("[!", "[^")
     text = re.sub(r"[^\w*?\[\]{},^-]", lambda match: re.escape(match[0]), pattern)
     text = text.replace("*", ".*").replace("?", ".")
-    return re.sub(r"\{([^{}]*)\}", lambda match: f"(?:{match[1].replace(',', '|')})", text)
+    text = re.sub(r"\{([^{}]*)\}", lambda match: f"(?:{match[1].replace(',', '|')})", text)
+    return re.compile(text, re.DOTALL)

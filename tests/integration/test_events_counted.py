@@ -41,7 +41,7 @@ def moved_by_spark(root: Path, data: Path) -> Deployment:
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     text = (CHECKOUT / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
-    (pipelines / f"{NAME}.yaml").write_text(text.replace("{start:%Y-%m-%d}", "{start:%Y-%m-%d}/*.parquet"))
+    (pipelines / f"{NAME}.yaml").write_text(text.replace("{start:%Y-%m-%d}", "{start:%Y-%m-%d}/[!_]*.parquet"))
     return new_deployment(root, data, pipelines)
 
 

@@ -24,7 +24,7 @@ from tests.support.worlds import checkpoint_of, day, new_deployment, publish_her
 HOOKS = "tests.integration.counting_hooks"
 VISITS = f"""\
 name: visits
-source: {{path: "{{data}}/{{start:%Y-%m-%d}}/*.parquet", columns: {{shop: string}}}}
+source: {{path: "{{data}}/{{start:%Y-%m-%d}}/[!_]*.parquet", columns: {{shop: string}}}}
 key: [shop]
 states: {{seen: {{kind: value, fields: {{n: long}}, function: "{HOOKS}:update"}}}}
 operator_states:

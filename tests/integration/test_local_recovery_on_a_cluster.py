@@ -24,7 +24,7 @@ from tests.support.worlds import CHECKOUT, day
 
 SALES = """\
 name: sales
-source: {path: "{data}/{start:%Y-%m-%d}/*.parquet", columns: {shop: string}}
+source: {path: "{data}/{start:%Y-%m-%d}/[!_]*.parquet", columns: {shop: string}}
 key: [shop]
 states: {orders: {kind: reducing, value: {agg: count}}}
 backend: rocksdb

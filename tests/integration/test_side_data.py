@@ -41,7 +41,7 @@ from tests.support.worlds import day, new_deployment, owned, publish_here
 FUNCTIONS = "tests.integration.learning_functions"
 PIPELINE = f"""\
 name: {{name}}
-source: {{{{path: "{{{{data}}}}/{{{{start:%Y-%m-%d}}}}/*.parquet", columns: {{{{shop: string}}}}}}}}
+source: {{{{path: "{{{{data}}}}/{{{{start:%Y-%m-%d}}}}/[!_]*.parquet", columns: {{{{shop: string}}}}}}}}
 key: [shop]
 states: {{{{seen: {{{{kind: value, fields: {{{{seen_before: boolean}}}}, function: "{FUNCTIONS}:update"}}}}}}}}
 side_data: [model, days]

@@ -35,7 +35,7 @@ from tests.support.worlds import CHECKOUT, checkpoint_of, day
 
 PIPELINE = """\
 name: {name}
-source: {{path: "{{data}}/{{start:%Y-%m-%d}}/*.parquet", columns: {{shop: string, item: string}}}}
+source: {{path: "{{data}}/{{start:%Y-%m-%d}}/[!_]*.parquet", columns: {{shop: string, item: string}}}}
 key: [shop]
 states:
   seen: {{kind: value, fields: {{events: long}}, function: "tests.integration.held_tasks:update"}}

@@ -10,6 +10,7 @@ from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import SourcePart, source_part, source_parts
 from statelib.definition.source.templates import at_interval, is_whole_path
 from statelib.model.checkpoint import DataInterval
+from statelib.storage.source_listing import split_pattern
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _part_rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: Source
     if ready.marker is not None:
         marker = at_interval(ready.marker, data, part.interval, pipeline.zone)
         if not is_whole_path(ready.marker) and part.path is not None:
-            marker = f"{part.path.rstrip('/')}/{marker}"
+            marker = f"{split_pattern(part.path)[0].rstrip('/')}/{marker}"
     if ready.next_interval and pipeline.cron_schedule is not None:
         (following,) = first_intervals(pipeline.cron_schedule, part.interval.end_ms, 1)
         next_path = source_part(part.source, part.field, data, following, pipeline.zone).path

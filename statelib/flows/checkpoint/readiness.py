@@ -8,7 +8,7 @@ from statelib.errors import RetryableError
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
 from statelib.storage.registry import PLACES
-from statelib.storage.source_listing import SourceListing, look_at_source
+from statelib.storage.source_listing import SourceListing, look_at_source, split_pattern
 
 Look = Callable[[str], SourceListing]
 """A function that lists the files under a path."""
@@ -59,7 +59,7 @@ def _missing(rule: ReadyRule, part: PartRule, look: Look, now: int) -> Iterator[
     if listing is not None and not listing.exists and not rule.may_be_missing:
         yield f"{part.path} does not exist"
         return
-    if part.marker is not None and not _is_moot(part, listing) and not look(part.marker).exists:
+    if part.marker is not None and not _is_moot(part, listing, look) and not look(part.marker).exists:
         yield f"{part.marker} does not exist"
     if part.next_path is not None and not look(part.next_path).exists:
         yield f"{part.next_path}, of the interval after it, does not exist"
@@ -71,8 +71,9 @@ def _missing(rule: ReadyRule, part: PartRule, look: Look, now: int) -> Iterator[
         yield f"{part.path} {what} {(now - since_ms) // 1000} s ago, expected {rule.min_age_ms // 1000} s or more"
 
 
-def _is_moot(part: PartRule, listing: SourceListing | None) -> bool:
+def _is_moot(part: PartRule, listing: SourceListing | None, look: Look) -> bool:
     """Return whether the marker need not be checked, because its directory is missing and is allowed to be."""
     if listing is None or listing.exists or part.marker is None or part.path is None:
         return False
-    return part.marker.startswith(f"{part.path.rstrip('/')}/")
+    directory = split_pattern(part.path)[0].rstrip("/")
+    return part.marker.startswith(f"{directory}/") and not look(directory).exists

@@ -19,6 +19,7 @@ from statelib.spark.events.source_paths import in_bucket
 from statelib.spark.events.tables.incremental import TableReads, read_table
 from statelib.spark.session.either_kind import default_file_system, hadoop_setting
 from statelib.storage.objects.uris import location_if_object, object_location
+from statelib.storage.source_listing import split_pattern
 
 _AMAZON = re.compile(r"(?:https://)?s3[.-].*amazonaws\.com")
 """An endpoint of Amazon itself, which is used if none is named."""
@@ -96,7 +97,7 @@ def _reason_for_bucket(spark: SparkSession, location: str, places: SourcePlaces)
     if uri is None:
         return f"{location} is neither a path of this host nor in a bucket"
     checkpoints = location_if_object(places.root)
-    place = object_location(uri)
+    place = object_location(split_pattern(uri)[0])
     if checkpoints is None or checkpoints.scheme != place.scheme:
         return f"subtasks have no credentials for {place.scheme}:, because checkpoints are not stored there"
     if place.scheme == "s3" and not _has_same_endpoint(spark, location, place.bucket, places.endpoint):

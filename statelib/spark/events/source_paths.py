@@ -9,11 +9,11 @@ from statelib.definition.parts.source import Source
 from statelib.errors import StatelibError
 from statelib.storage.objects.uris import location_if_object
 from statelib.storage.registry import PLACES
-from statelib.storage.source_listing import visible_source
+from statelib.storage.source_listing import name_expression, split_pattern, visible_source
 
-_PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
-"""An absolute local path without wildcards and escapes."""
-_PLAIN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^%*?\[\]{}\\]+")
+_LOCAL = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*?)(/[^/%\[\]{}\\]*[*?][^/%\[\]{}\\]*)?")
+"""An absolute local path without escapes, whose last name may have the wildcards ``*`` and ``?``."""
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^%*?\[\]{}\\]+?)(/[^/%\[\]{}\\]*[*?][^/%\[\]{}\\]*)?")
 
 
 class LeftToSparkError(Exception):
@@ -24,16 +24,17 @@ def in_bucket(location: str) -> str | None:
     """Return the URI of a location in a bucket, with Hadoop's name of its scheme replaced; None for other locations."""
     try:
         path = visible_source(location, PLACES)[1]
-        return path if location_if_object(path) else None
+        return path if location_if_object(split_pattern(path)[0]) else None
     except StatelibError:
         return None
 
 
 def data_files(location: str, source: Source) -> Sequence[str]:
-    """Return the data files of a location, which is a file or a flat directory, as Spark would list them: paths, or
-    URIs of objects. There may be none only if the pipeline file allows that. Raises LeftToSparkError."""
+    """Return the data files of a location as Spark would list them: paths, or URIs of objects. There may be none only
+    if the pipeline file allows that. The location is a file, a flat directory, or a pattern for the names of files in
+    one. Raises LeftToSparkError."""
     uri = in_bucket(location)
-    files = _local_files(location, source) if uri is None else _objects(location, uri)
+    files = _local_files(location, source) if uri is None else _objects(uri)
     if not files and not source.may_be_empty:
         raise LeftToSparkError(f"{location} has no files")
     return files
@@ -45,14 +46,13 @@ def open_file(path: str) -> BinaryIO | str:
 
 
 def _local_files(location: str, source: Source) -> Sequence[str]:
-    match = _PLAIN.fullmatch(location)
-    if match is None:
-        raise LeftToSparkError(f"{location} is no plain path")
-    path = Path(match[1])
+    directory, pattern = _split(_LOCAL, location)
+    path = Path(directory)
     if not path.exists() and source.on_missing == "empty":
         return []
     try:
         entries = sorted(path.iterdir()) if path.is_dir() else [path]
+        entries = [entry for entry in entries if pattern is None or pattern.fullmatch(entry.name)]
         # A directory inside the source may be a partition, or a log that lists the valid files.
         if any(entry.is_dir() for entry in entries):
             raise LeftToSparkError("a directory within the source")
@@ -61,17 +61,26 @@ def _local_files(location: str, source: Source) -> Sequence[str]:
     return [str(entry) for entry in entries if not _is_hidden(entry.name)]
 
 
-def _objects(location: str, uri: str) -> Sequence[str]:
-    if _PLAIN_URI.fullmatch(location) is None:
-        raise LeftToSparkError(f"{location} is no plain path")
+def _objects(uri: str) -> Sequence[str]:
+    directory, pattern = _split(_URI, uri)
     try:
-        entries = sorted(entry.below for entry in PLACES.kind(uri).source_entries(uri))
+        entries = sorted(entry.below for entry in PLACES.kind(directory).source_entries(directory))
     except StatelibError as error:
         raise LeftToSparkError(str(error)) from error
+    if pattern is not None:
+        entries = [below for below in entries if below and pattern.fullmatch(below[0])]
     if any(len(below) > 1 for below in entries):
         raise LeftToSparkError("a directory within the source")
     names = [name for below in entries for name in below if name and not _is_hidden(name)]
-    return [uri] if entries == [()] else [f"{uri.rstrip('/')}/{name}" for name in names]
+    return [directory] if entries == [()] else [f"{directory.rstrip('/')}/{name}" for name in names]
+
+
+def _split(form: re.Pattern[str], location: str) -> tuple[str, re.Pattern[str] | None]:
+    """Return the location before its last name if that is a pattern, and the pattern; otherwise the whole and None."""
+    match = form.fullmatch(location)
+    if match is None:
+        raise LeftToSparkError(f"{location} is no plain path")
+    return match[1], name_expression(match[2][1:]) if match[2] else None
 
 
 def _is_hidden(name: str) -> bool:

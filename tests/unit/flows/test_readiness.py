@@ -65,6 +65,17 @@ def test_a_marker_file_makes_an_interval_complete() -> None:
     assert found_missing(elsewhere, {"/d/2026-01-01": 0, "/d/done/20260102": 0}) == []
 
 
+def test_the_marker_of_a_pattern_is_in_its_directory() -> None:
+    path = "{data}/{start:%Y-%m-%d}/*.parquet"
+    rule = rule_of({"marker": "_SUCCESS"}, path=path)
+    files, marker = "/d/2026-01-01/*.parquet", "/d/2026-01-01/_SUCCESS"
+    assert found_missing(rule, {files: 0}) == [f"{marker} does not exist"]
+    assert found_missing(rule, {files: 0, marker: 0}) == []
+    optional = rule_of({"marker": "_SUCCESS", "min_age": "1s"}, path=path, on_missing="empty")
+    assert found_missing(optional, {}) == []
+    assert found_missing(optional, {"/d/2026-01-01": None}) == [f"{marker} does not exist"]
+
+
 def test_files_must_have_the_minimum_age() -> None:
     rule = rule_of({"min_age": "10m"})
     at_the_end = START_MS + DAY_MS

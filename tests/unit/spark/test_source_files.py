@@ -84,7 +84,8 @@ def test_files_that_spark_ignores_are_ignored(tmp_path: Path) -> None:
     location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
     for name in ("_SUCCESS", ".a.parquet.crc", "b.parquet._COPYING_"):
         Path(location, name).write_text("no Parquet file")
-    for named in (location, f"file:{location}", f"file://{location}", f"{location}/a.parquet", f"{location}/"):
+    ends = ("", "/a.parquet", "/", "/*", "/*.parquet", "/?.p*t")
+    for named in (f"file:{location}", f"file://{location}", *(f"{location}{end}" for end in ends)):
         sources = source_files(pipeline, {"source": [named]}, 2)
         assert sources is not None, named
         assert sources.rows == 1000
@@ -108,17 +109,21 @@ def test_files_in_a_bucket_are_read_like_local_ones(
     assert [file.path for file in sources.files] == [f"s3://{bucket}/day/{name}.parquet" for name in "ab"]
     parts = [own_events(pipeline, pickle.loads(pickle.dumps(sources)), n, parallelism) for n in range(parallelism)]
     assert pa.concat_tables(parts).sort_by("at") == events(1500).sort_by("at").cast(event_schema(pipeline))
-    one = source_files(pipeline, {"source": [f"{location}/a.parquet"]}, parallelism)
-    assert one is not None
-    assert one.rows == 1000
+    for named, rows in (("a.parquet", 1000), ("a*", 1000), ("*", 1500), ("?.parquet", 1500)):
+        some = source_files(pipeline, {"source": [f"{location}/{named}"]}, parallelism)
+        assert some is not None
+        assert some.rows == rows, named
 
 
 def test_a_bucket_that_is_not_a_flat_directory_is_left_to_spark(tmp_path: Path, s3: S3Endpoint, bucket: str) -> None:
     location, pipeline = in_bucket(tmp_path, s3, bucket), new_pipeline(tmp_path)
-    for other in (f"{location}/*.parquet", f"{location}/absent", f"s3a://absent-{bucket}/day", "gs://elsewhere/day"):
+    elsewhere = (f"s3a://absent-{bucket}/day", "gs://elsewhere/day")
+    for other in (f"{location}/c*", f"{location[:-1]}*/a.parquet", f"{location}/absent", *elsewhere):
         assert source_files(pipeline, {"source": [other]}, 1) is None, other
     s3.put_object(bucket, "day/region=1/c.parquet", b"")
-    assert source_files(pipeline, {"source": [location]}, 1) is None, "a partition"
+    for named in (location, f"{location}/*"):
+        assert source_files(pipeline, {"source": [named]}, 1) is None, "a partition"
+    assert source_files(pipeline, {"source": [f"{location}/*.parquet"]}, 1) is not None
 
 
 def test_an_object_that_changes_or_disappears_fails_the_read(tmp_path: Path, s3: S3Endpoint, bucket: str) -> None:
@@ -145,8 +150,12 @@ def test_files_without_events_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(lambda at: f"{at}/*.parquet", id="a pattern"),
-        pytest.param(lambda at: f"{at}/../{at.rpartition('/')[2]}/[a].parquet", id="another pattern"),
+        pytest.param(lambda at: f"{at}/[a].parquet", id="a class of characters"),
+        pytest.param(lambda at: f"{at}/{{a,b}}.parquet", id="alternatives"),
+        pytest.param(lambda at: f"{at[:-1]}*", id="a pattern of directories"),
+        pytest.param(lambda at: f"{at[:-1]}?/a.parquet", id="a pattern within the path"),
+        pytest.param(lambda at: f"{at}/b*", id="a pattern without files"),
+        pytest.param(lambda at: (Path(at, "a.d").mkdir(), f"{at}/a*")[1], id="a pattern of a directory"),
         pytest.param(lambda at: f"file:{at}/a%2Eparquet", id="escaped"),
         pytest.param(lambda _: "source", id="relative"),
         pytest.param(lambda at: f"file://host{at}", id="of another host"),

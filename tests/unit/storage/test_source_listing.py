@@ -29,7 +29,10 @@ CASES = [
     ("day-?/*.parquet", True, 1),
     ("day-[2-9]/*.parquet", False, 0),
     ("day-{1,10}", True, 2),
-    ("*/_SUCCESS", True, 2),
+    ("day-[!2-9]/*.parquet", True, 1),
+    ("day-[^1-9]/*.parquet", False, 0),
+    ("*/_SUCCESS", True, 0),
+    ("day-1/*", True, 1),
     ("d.y-1*", False, 0),
 ]
 
