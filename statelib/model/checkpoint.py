@@ -291,8 +291,9 @@ class CheckpointManifest:
     checkpoints built on them without reading all state). ``side_data``: what user code keeps, subtask by subtask.
     ``seed``: where the state came from, if it was computed elsewhere ('': from the base and the events).
     ``deltas``: the open deltas, subtask by subtask, the oldest first. ``statistics`` are those of the state without
-    them, and ``keys`` are then unknown. ``read_by_job``: whether tasks of the Spark job have read back
-    what the gate would read, before this was written. ``mends``: the interval before ``position`` whose events were
+    them, and ``keys`` are then unknown. ``keys_below_deltas``: the number of keys of the state without open deltas, if
+    there are some, as ``keys``. ``read_by_job``: whether tasks of the Spark job have read back what the gate would
+    read, before this was written. ``mends``: the interval before ``position`` whose events were
     applied in place of those that the base has of it."""
 
     pipeline: PipelineName
@@ -323,6 +324,7 @@ class CheckpointManifest:
     side_data: tuple[SideDataRecord, ...] = ()
     seed: str = ""
     deltas: tuple[Delta, ...] = ()
+    keys_below_deltas: KeyCounts | None = field(default=None, repr=False)
     read_by_job: bool = False
     mends: DataInterval | None = None
 

@@ -29,6 +29,13 @@ from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.rows import join_rows, windows, without_values
 
 Backend = TypeVar("Backend", bound=KeyedStateBackend)
+Watch = Callable[[KeyedStateBackend], KeyedStateBackend]
+"""A function that returns a backend, or a wrapper of it that observes what open deltas change."""
+
+
+def unwatched(backend: KeyedStateBackend) -> KeyedStateBackend:
+    """Return the backend itself."""
+    return backend
 
 
 def with_open_deltas(
@@ -36,8 +43,9 @@ def with_open_deltas(
     schema: KeyedStateSchema,
     key_group_range: KeyGroupRange,
     sources: Sequence[RestoreSource],
+    watched: Watch,
 ) -> Backend:
-    """Return the backend that ``restore`` makes of sources, with their open deltas merged into it.
+    """Return the backend that ``restore`` makes of sources, with their open deltas merged into it through ``watched``.
 
     The state below the deltas and each delta are compared with their statistics, if the backend is restored from one
     unchanged change log. Otherwise the deltas are merged while entries are read."""
@@ -46,7 +54,7 @@ def with_open_deltas(
     (source,) = sources
     backend = restore([source.without_deltas()])
     try:
-        _merge_deltas(backend, source)
+        _merge_deltas(watched(backend), source)
     except BaseException:
         backend.close()
         raise

@@ -26,7 +26,7 @@ from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
 from statelib.restore.base import Base, choose_base
 from statelib.restore.check import Tally, count_entries, cut_statistics, expected_statistics
-from statelib.restore.deltas import with_open_deltas
+from statelib.restore.deltas import Watch, unwatched, with_open_deltas
 from statelib.restore.entries import iter_entries, rocksdb_header
 from statelib.restore.logged import logged_database, restore_logged, restored_log
 from statelib.restore.plan import RestoreSource, check_backend
@@ -44,13 +44,16 @@ def restore_heap(
     key_group_range: KeyGroupRange,
     sources: Sequence[RestoreSource],
     scratch_directory: str | None = None,
+    *,
+    watched: Watch = unwatched,
 ) -> HeapKeyedStateBackend:
     """Return a heap backend with the entries of all sources in the key group range.
 
-    ``scratch_directory`` is needed for RocksDB handles only. Raise CorruptStateError (``restore-mismatch``, and what
-    the formats raise), InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
+    ``scratch_directory`` is needed for RocksDB handles only. ``watched``: what open deltas are merged through.
+    Raise CorruptStateError (``restore-mismatch``, and what the formats raise), InvalidRequestError
+    (``state-schema-changed``, ``non-restored-state``)."""
     restore = partial(_restore_heap, schema, key_group_range, scratch_directory=scratch_directory)
-    return with_open_deltas(restore, schema, key_group_range, sources)
+    return with_open_deltas(restore, schema, key_group_range, sources, watched)
 
 
 def _restore_heap(
@@ -74,6 +77,8 @@ def restore_rocksdb(
     sources: Sequence[RestoreSource],
     directory: str,
     backend_uid: str,
+    *,
+    watched: Watch = unwatched,
 ) -> RocksDBKeyedStateBackend:
     """Return a RocksDB backend with the entries of all sources in the key group range.
 
@@ -84,7 +89,7 @@ def restore_rocksdb(
     Raise what :func:`restore_heap` raises, and InvalidRequestError (``backend-changed``) for a native heap stream. The
     directory is removed in that case."""
     restore = partial(_restore_rocksdb, schema, key_group_range, directory=directory, backend_uid=backend_uid)
-    return with_open_deltas(restore, schema, key_group_range, sources)
+    return with_open_deltas(restore, schema, key_group_range, sources, watched)
 
 
 def _restore_rocksdb(

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from statelib.backends.keyed import KeyedStateBackend
 from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.savepoint.steps import begin_savepoint
@@ -13,8 +14,10 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.handles import ChangelogStateBackendHandleImpl, log_streams
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.state import KeyCounts
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
+from statelib.spark.snapshot import worker
 from tests.support.worlds import day, new_deployment, publish_here
 
 FILE = """\
@@ -89,6 +92,24 @@ def test_runs_add_deltas_until_the_state_is_written_as_a_whole(deployment: Deplo
     assert {row["key"]: row["value"] for row in opened(deployment, 5).to_arrow("items").to_pylist()}["f"] == 50
 
 
+def test_a_run_that_merges_deltas_does_not_count_all_keys(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(deployment, 1, "a", "b", "c")
+
+    def refuse(_: KeyedStateBackend) -> KeyCounts:
+        raise AssertionError("the number of keys follows from the deltas")
+
+    monkeypatch.setattr(worker, "count_keys", refuse)
+    for number in (2, 3, 4):
+        below = run(deployment, number, "a", "d", "e").keys_below_deltas
+        assert below is not None
+        assert below.total == 3
+    folded = run(deployment, 5, "a", "f")
+    assert (folded.total_keys, folded.keys_below_deltas) == (6, None)
+    assert {run(deployment, number, "g").total_keys for number in (6, 7, 8, 9)} == {None, 7}
+
+
 def test_one_subtask_may_merge_its_deltas_while_the_other_adds_one(deployment: Deployment) -> None:
     run(deployment, 1, "a", "e")
     for number in (2, 3, 4):
@@ -97,6 +118,7 @@ def test_one_subtask_may_merge_its_deltas_while_the_other_adds_one(deployment: D
     assert sorted(mixed.restored_from)[0] == "blind"
     assert len(set(mixed.restored_from)) == 2
     assert [delta.checkpoint_id for delta in mixed.deltas] == [5]
+    assert (mixed.total_keys, mixed.keys_below_deltas and mixed.keys_below_deltas.total) == (None, 2)
     assert totals(opened(deployment, 5)) == {"a": (5, 150), "e": (2, 60)}
 
 

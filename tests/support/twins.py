@@ -84,10 +84,13 @@ class Twins:
         self.compare()
 
     def compare(self) -> None:
-        """Assert that all pipelines have the same states."""
-        for state in self.deployment.pipeline(next(iter(self.settings))).states:
-            one, *others = (rows(self.opened(name), state) for name in self.settings)
-            assert all(other == one for other in others)
+        """Assert that all pipelines have the same states, and that their manifests have the right number of keys."""
+        states = self.deployment.pipeline(next(iter(self.settings))).states
+        one, *others = ({state: rows(self.opened(name), state) for state in states} for name in self.settings)
+        assert all(other == one for other in others)
+        keys = {str(row["key"]) for entries in one.values() for row in entries}
+        for name in self.settings:
+            assert manifest(self.opened(name)).total_keys in (None, len(keys))
 
     def opened(self, name: str) -> Checkpoint:
         """Return the head of a pipeline."""

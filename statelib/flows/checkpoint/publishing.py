@@ -25,7 +25,7 @@ from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId
 from statelib.model.key_groups import all_key_groups
 from statelib.model.record import CheckpointRecord
-from statelib.model.state import merge_key_counts, merge_statistics
+from statelib.model.state import KeyCounts, merge_key_counts, merge_statistics
 from statelib.savepoints.opened import Checkpoint, unpublished
 from statelib.storage.names import is_task_owned
 from statelib.storage.uris import is_absolute
@@ -134,7 +134,16 @@ def _manifest(
         seed=plan.seed,
         mends=record.mends,
         deltas=tuple(delta for r in reports for delta in r.deltas),
+        keys_below_deltas=_keys_below_deltas(plan, reports),
     )
+
+
+def _keys_below_deltas(plan: SnapshotPlan, reports: Sequence[SubtaskReport]) -> KeyCounts | None:
+    """Return the number of keys without the open deltas; None if there are none, or if it is unknown."""
+    if not any(r.deltas for r in reports):
+        return None
+    parts = (plan.layout.keys_below_deltas[r.subtask] if r.deltas else r.keys for r in reports)
+    return merge_key_counts(all_key_groups(plan.layout.schema.max_parallelism), parts)
 
 
 def _distinct_files(reports: Sequence[SubtaskReport]) -> tuple[FileRecord, ...]:

@@ -10,7 +10,7 @@ from statelib.flows.wiring import Deployment
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.amounts import amount
-from statelib.model.checkpoint import OperatorState
+from statelib.model.checkpoint import CheckpointManifest, OperatorState
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.record import CheckpointState, PipelineHead
 from statelib.model.state import KeyCounts
@@ -81,11 +81,18 @@ class Continuation:
         """Return the number of keys that are restored: from the manifest, else ``counted``. None if neither is known,
         or if states with entries are left out: their keys may be in no other state."""
         manifest = self.opened.manifest
-        if manifest is None:
-            return None
+        return None if manifest is None or self._leaves_entries_out(manifest) else manifest.keys or counted
+
+    def keys_below_deltas(self, counted: KeyCounts | None) -> KeyCounts | None:
+        """Return the number of keys that are restored before open deltas are merged, else as :meth:`keys`."""
+        manifest = self.opened.manifest
+        if manifest is None or not manifest.deltas:
+            return self.keys(counted)
+        return None if self._leaves_entries_out(manifest) else manifest.keys_below_deltas
+
+    def _leaves_entries_out(self, manifest: CheckpointManifest) -> bool:
         sizes = zip(self.evolution.found.states, manifest.statistics, strict=True)
-        lost = any(s.total_entries for state, s in sizes if state.name in self.evolution.non_restored)
-        return None if lost else manifest.keys or counted
+        return any(s.total_entries for state, s in sizes if state.name in self.evolution.non_restored)
 
     def resolutions(self) -> tuple[str, ...]:
         """Return one line per state of the pipeline."""

@@ -28,6 +28,8 @@ class RestoreLayout:
     operator_sources: tuple[tuple[OperatorRestoreSource, ...], ...]
     keys: tuple[KeyCounts | None, ...]
     """The number of keys that each subtask restores; None if it is not known without counting them."""
+    keys_below_deltas: tuple[KeyCounts | None, ...]
+    """The number of keys that each subtask restores before it merges open deltas; None if it is not known."""
 
 
 def lay_out(
@@ -41,14 +43,17 @@ def lay_out(
     schema, ranges = pipeline.schema(), subtask_ranges(parallelism, pipeline.max_parallelism)
     states, nothing = pipeline.operator_descriptors(), ((),) * parallelism
     if base is None:
-        return RestoreLayout(schema, ranges, nothing, states, nothing, tuple(map(no_keys, ranges)))
+        no_counts = tuple(map(no_keys, ranges))
+        return RestoreLayout(schema, ranges, nothing, states, nothing, no_counts, no_counts)
     source = continuation(pipeline, base).check()
     handles = [(part.handle.key_group_range, part) for part in source.sources()]
     sources = assign(handles, parallelism, pipeline.max_parallelism)
     operator_sources = _operator_sources(source, parallelism)
-    keys = source.keys(counted)
-    parts = tuple(None if keys is None else keys.cut(key_groups) for key_groups in ranges)
-    return RestoreLayout(schema, ranges, sources, states, operator_sources, parts)
+    keys, below = (
+        tuple(None if counts is None else counts.cut(key_groups) for key_groups in ranges)
+        for counts in (source.keys(counted), source.keys_below_deltas(counted))
+    )
+    return RestoreLayout(schema, ranges, sources, states, operator_sources, keys, below)
 
 
 def _operator_sources(source: Continuation, parallelism: int) -> tuple[tuple[OperatorRestoreSource, ...], ...]:

@@ -11,6 +11,7 @@ from statelib.model.choices import Backend
 from statelib.model.ids import AttemptId
 from statelib.model.state import StateStatistics
 from statelib.restore.check import check_content
+from statelib.restore.deltas import Watch, unwatched
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.operator import restore_operator
 from statelib.storage.local.scratch import scratch_directory
@@ -18,12 +19,18 @@ from statelib.storage.local.scratch import scratch_directory
 
 @contextmanager
 def live_backend(
-    pipeline: Pipeline, deployment: Deployment, layout: RestoreLayout, subtask: int, attempt: AttemptId
+    pipeline: Pipeline,
+    deployment: Deployment,
+    layout: RestoreLayout,
+    subtask: int,
+    attempt: AttemptId,
+    *,
+    watched: Watch = unwatched,
 ) -> Iterator[KeyedStateBackend]:
     """Yield the subtask's state, restored into a scratch directory that is deleted afterwards. Scratch directories that
-    killed tasks left on this host are deleted too."""
+    killed tasks left on this host are deleted too. ``watched``: what open deltas are merged through."""
     with scratch_directory(deployment.scratch(), f"{pipeline.name}-{attempt}") as directory:
-        backend = _restore(pipeline, layout, subtask, f"{directory}/db", attempt)
+        backend = _restore(pipeline, layout, subtask, f"{directory}/db", attempt, watched=watched)
         try:
             yield backend
         finally:
@@ -45,9 +52,9 @@ def rehearse_subtask(
 
 
 def _restore(
-    pipeline: Pipeline, layout: RestoreLayout, subtask: int, directory: str, uid: AttemptId
+    pipeline: Pipeline, layout: RestoreLayout, subtask: int, directory: str, uid: AttemptId, *, watched: Watch
 ) -> KeyedStateBackend:
     sources = layout.sources[subtask]
     if pipeline.backend == Backend.HEAP:
-        return restore_heap(layout.schema, layout.ranges[subtask], sources)
-    return restore_rocksdb(layout.schema, layout.ranges[subtask], sources, directory, uid)
+        return restore_heap(layout.schema, layout.ranges[subtask], sources, watched=watched)
+    return restore_rocksdb(layout.schema, layout.ranges[subtask], sources, directory, uid, watched=watched)

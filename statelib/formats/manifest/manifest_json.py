@@ -5,6 +5,7 @@ A field may be added, with the value that older manifests have instead, but none
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -202,7 +203,7 @@ RESTORE = Plain(
 
 def _manifest(**values: Any) -> CheckpointManifest:
     """Return the manifest of all values, after checking whether they fit together."""
-    number, base, schema, keys = values["checkpoint_id"], values["base"], values["schema"], values["keys"]
+    number, base, schema = values["checkpoint_id"], values["base"], values["schema"]
     if base is not None and base >= number:
         raise ValueError(f"base {base} of checkpoint {number}: expected an older one")
     if len(values["statistics"]) != len(schema.states):
@@ -213,13 +214,16 @@ def _manifest(**values: Any) -> CheckpointManifest:
         if len(delta.statistics) != len(schema.states):
             raise ValueError(f"deltas: statistics of {number_of(len(delta.statistics), 'state')}")
     sizes = {file.path: file.size_bytes for file in reversed(values["files"])}
-    values["keys"] = None if keys is None else key_counts_from_text(keys, schema.max_parallelism)
+    for name in ("keys", "keys_below_deltas"):
+        if values[name] is not None:
+            values[name] = key_counts_from_text(values[name], schema.max_parallelism)
     values["side_data"] = tuple(_sized(part, sizes) for part in values["side_data"])
     return CheckpointManifest(**values)
 
 
-def _keys_text(manifest: CheckpointManifest) -> str | None:
-    return None if manifest.keys is None else key_counts_text(manifest.keys)
+def _keys_text(manifest: CheckpointManifest, name: str = "keys") -> str | None:
+    counts = getattr(manifest, name)
+    return None if counts is None else key_counts_text(counts)
 
 
 def _sized(part: SideDataRecord, sizes: dict[str, int]) -> SideDataRecord:
@@ -262,6 +266,13 @@ MANIFEST = Record(
     JsonField("side_data", listed(SIDE_DATA), missing=(), sparse=True),
     JsonField("seed", TEXT, missing="", sparse=True),
     JsonField("deltas", listed(DELTA), missing=(), sparse=True),
+    JsonField(
+        "keys_below_deltas",
+        optional(TEXT),
+        missing=None,
+        sparse=True,
+        get=partial(_keys_text, name="keys_below_deltas"),
+    ),
     JsonField("read_by_job", BOOLEAN, missing=False, sparse=True),
     JsonField("mends", optional(INTERVAL), missing=None, sparse=True),
 )

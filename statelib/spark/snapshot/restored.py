@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.partial import PartialKeyedStateBackend
+from statelib.backends.written_keys import WrittenKeys
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.restore.layout import RestoreLayout
@@ -16,6 +17,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.amounts import number_of
 from statelib.model.checkpoint import RestoreMeasure
 from statelib.model.ids import AttemptId
+from statelib.model.state import KeyCounts
 from statelib.restore.costs import reading_costs
 from statelib.restore.logged import logged_database
 from statelib.restore.partial import restore_partial
@@ -29,10 +31,11 @@ TOUCHED = "touched"
 
 @dataclass(frozen=True)
 class RestoredState:
-    """The state with which a subtask begins. ``size_bytes``: the bytes that the restore has read, None if nothing was
-    restored. ``took_ms``: its duration."""
+    """The state with which a subtask begins. ``keys``: the number of its keys, None if it is unknown. ``size_bytes``:
+    the bytes that the restore has read, None if nothing was restored. ``took_ms``: its duration."""
 
     backend: KeyedStateBackend
+    keys: KeyCounts | None
     size_bytes: int | None = None
     took_ms: int = 0
 
@@ -66,18 +69,39 @@ def restored_state(
     milliseconds since the epoch."""
     if plan.is_blind(subtask):
         with closing(HeapKeyedStateBackend(layout.schema, layout.ranges[subtask])) as empty:
-            yield RestoredState(empty)
+            yield RestoredState(empty, None)
         return
     began_ms = clock()
     partial = _partial(pipeline, plan, layout, subtask, keys)
     if partial is not None:
         with closing(partial):
-            yield RestoredState(partial, 0, max(clock() - began_ms, 0))
+            yield RestoredState(partial, layout.keys[subtask], 0, max(clock() - began_ms, 0))
         return
     sources = layout.sources[subtask]
     size_bytes = bytes_to_read(layout.schema, layout.ranges[subtask], sources, pipeline.backend)
-    with live_backend(pipeline, deployment, layout, subtask, attempt) as restored:
-        yield RestoredState(restored, size_bytes if sources else None, max(clock() - began_ms, 0))
+    merging = _Merging(layout, subtask)
+    with live_backend(pipeline, deployment, layout, subtask, attempt, watched=merging) as restored:
+        counted = merging.keys()
+        yield RestoredState(restored, counted, size_bytes if sources else None, max(clock() - began_ms, 0))
+
+
+class _Merging:
+    """The number of keys of a restored state, counted while open deltas are merged into it."""
+
+    def __init__(self, layout: RestoreLayout, subtask: int) -> None:
+        self._known, self._below = layout.keys[subtask], layout.keys_below_deltas[subtask]
+        self._has_deltas = any(source.deltas for source in layout.sources[subtask])
+        self._written: WrittenKeys | None = None
+
+    def __call__(self, backend: KeyedStateBackend) -> KeyedStateBackend:
+        self._written = WrittenKeys(backend, empty=self._below is not None and not self._below.total)
+        return self._written
+
+    def keys(self) -> KeyCounts | None:
+        """Return the number of keys with the deltas; None if it is unknown."""
+        if self._known is None and self._written is not None:
+            return self._written.keys_after(self._below)
+        return self._known if self._has_deltas else self._known or self._below
 
 
 def _partial(
