@@ -223,7 +223,10 @@ def test_single_pipelines_are_validated_by_name(shop: Deployment, tmp_path: Path
     (directory / "broken.yaml").write_text("name: broken\n")
     assert call(own, "pipelines", "validate", "sales").stderr == "1 valid, 0 not\n"
     result = call(own, "pipelines", "validate", "sales", "broken")
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "1 valid, 1 not")
+    *problems, last = result.stderr.splitlines()
+    assert (result.exit_code, last) == (1, "1 valid, 1 not")
+    assert len(problems) > 1, "each problem of a file is a line"
+    assert all("broken.yaml" in problem and "\\n" not in problem for problem in problems)
 
 
 def test_the_error_names_a_catalog_that_cannot_be_opened(shop: Deployment) -> None:

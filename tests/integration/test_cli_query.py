@@ -99,6 +99,16 @@ def test_values_that_json_does_not_have_are_texts(shop: Deployment) -> None:
     assert rows(shop, "sales", "SELECT sum(10), 2::decimal(9, 0), 2::decimal(9, 1)") == [[10, 2, "2.0"]]
 
 
+def test_long_bytes_such_as_a_sketch_are_shown_by_their_beginning(shop: Deployment) -> None:
+    sql = "SELECT unhex(repeat('0a', 65)) AS a, unhex(repeat('0a', 64)) AS b, [unhex(repeat('ff', 4096))] AS c"
+    shown = said(shop, "query", "sales", sql)
+    assert "0a" * 8 + "… (65 bytes)" in shown
+    assert "0a" * 64 in shown
+    assert '["ffffffffffffffff… (4,096 bytes)"]' in shown
+    ((long, _, many),) = json.loads(said(shop, "query", "sales", sql, "--json"))["rows"]
+    assert (long, many) == ("0a" * 65, ["ff" * 4096])
+
+
 def test_a_result_is_written_to_a_file(shop: Deployment, tmp_path: Path) -> None:
     said(shop, "query", "sales", f"COPY (SELECT * FROM total) TO '{tmp_path}/total.parquet'")
     assert pq.read_table(tmp_path / "total.parquet").num_rows == 3

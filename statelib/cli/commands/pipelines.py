@@ -167,9 +167,9 @@ def _validate_view(
             f"{source.pipeline}: {amount(source.events, 'event')} of {source.source} in {source.interval} applied"
         )
     for fault in faults:
-        yield Note(fault.message)
+        yield from map(Note, fault.message.splitlines())
     for warning in warnings:
-        yield Note("\n".join(f"warning: {text}" for text in warning.message.splitlines()))
+        yield from (Note(f"warning: {text}") for text in warning.message.splitlines())
     yield Note(f"{valid} valid, {len(faults)} not")
 
 

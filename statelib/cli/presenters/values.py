@@ -1,6 +1,10 @@
 """Numbers, sizes and moments as people read them; a dash stands for what is unknown."""
 
+import re
 from datetime import UTC, datetime
+
+_LONG_BYTES = re.compile(r"(?<![0-9a-f])([0-9a-f]{16})(?:[0-9a-f]{2}){57,}(?![0-9a-f])")
+"""More than 64 bytes in hexadecimal digits; the group has the first 8."""
 
 
 def size(size_bytes: int | None) -> str:
@@ -38,3 +42,9 @@ def duration(milliseconds: int | None) -> str:
         return f"{milliseconds} ms"
     seconds = milliseconds // 1_000
     return f"{milliseconds / 1000:.1f} s" if seconds < 60 else f"{seconds // 60}:{seconds % 60:02d} min"
+
+
+def short_bytes(text: str) -> str:
+    """Return the text of a value, where long bytes such as a sketch are shown by their beginning and their number:
+    ``05010f02c8000800… (1,744 bytes)``."""
+    return _LONG_BYTES.sub(lambda match: f"{match[1]}… ({len(match[0]) // 2:,} bytes)", text)

@@ -17,6 +17,7 @@ from statelib.cli.options import Json
 from statelib.cli.paths import path_of
 from statelib.cli.presenters.blocks import Block, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
+from statelib.cli.presenters.values import short_bytes
 from statelib.definition.output_forms import output_forms
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
@@ -91,7 +92,7 @@ def _is_number(type_: pa.DataType) -> bool:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return short_bytes(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:
