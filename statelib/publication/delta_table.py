@@ -123,7 +123,7 @@ class DeltaDirectory:
         self, delta: "DeltaTable", rows: pa.RecordBatchReader, content: FeedContent, properties: "CommitProperties"
     ) -> bool:
         """Merge the rows of a feed into the table. Return whether it changed."""
-        same = " AND ".join(f'(target."{name}" IS NOT DISTINCT FROM source."{name}")' for name in content.identity)
+        same = " AND ".join(_same(content.schema.field(name)) for name in content.identity)
         values = {f'"{name}"': f'source."{name}"' for name in content.schema.names}
         gone = f"source.\"change\" = '{DELETE}'"
         merge = delta.merge(
@@ -215,6 +215,16 @@ class DeltaDirectory:
                 kind="storage-io",
                 hint="publish again; if it stays, the storage or the table itself is in trouble",
             ) from (None if self._options else error)  # the error of a client names the endpoint
+
+
+def _same(column: pa.Field) -> str:
+    """Return the condition that a column has the same value in source and target. In SQL 0.0 equals -0.0, but as keys
+    of a state they differ: their quotients are two infinities."""
+    target, source = (f'{side}."{column.name}"' for side in ("target", "source"))
+    same = f"({target} IS NOT DISTINCT FROM {source})"
+    if not pa.types.is_floating(column.type):
+        return same
+    return f"({same} AND CASE WHEN {target} = 0 THEN 1.0 / {target} = 1.0 / {source} ELSE true END)"
 
 
 def _text_of(type_: Any) -> str:

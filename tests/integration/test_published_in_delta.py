@@ -109,6 +109,20 @@ def test_windows_lists_and_times(deployment: Deployment, tmp_path: Path) -> None
     assert folded(delta_rows(tmp_path / "feed"), identity) == rows
 
 
+def test_the_keys_zero_and_negative_zero_are_two_rows(deployment: Deployment, tmp_path: Path) -> None:
+    source = 'source: {path: "{data}/{start}-{end}", columns: {rate: double, amount: long}}'
+    state = "states: {total: {kind: value, fields: {amount: {agg: sum, of: amount}}}}"
+    now = 'publish: {now: {target: "{data}/now", format: delta, mode: table}}'
+    change_file(deployment, "\n".join(("name: sales", source, "key: rate", state, "backend: heap", now, "")))
+    rates = pa.array([0.0, -0.0, float("nan"), 1.5, -0.0])
+    for number in (1, 2):
+        events = pa.table({"rate": rates, "amount": pa.array([1, 2, 3, 4, 5])})
+        checkpoint_of(deployment, "sales", number, events)
+        publish(deployment)
+    rows = {str(row["rate"]): row["amount"] for row in delta_rows(tmp_path / "now").to_pylist()}
+    assert rows == {"0.0": 2, "-0.0": 14, "nan": 6, "1.5": 8}
+
+
 def test_two_publishers_at_once(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     publish(deployment)
