@@ -17,8 +17,8 @@ from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_v
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
 """Formats that Spark reads from a path only."""
-FORMATS_WITHOUT_TYPES = ("json", "csv", "xml")
-"""Formats whose files do not have the types of their columns, or not all columns."""
+FORMATS_WITH_SCHEMA = ("parquet", "orc", "json", "csv", "avro", "xml")
+"""Formats that Spark reads with a schema that the user gives."""
 INCREMENTAL_PLACES = {"delta": "path", "iceberg": "table"}
 """The formats whose commits can be read, and the field that has the place of such a table."""
 
@@ -63,11 +63,11 @@ def _check_place(source: Source, where: Where) -> Iterator[Problem]:
 
 
 def _check_file_schema(source: Source, where: Where) -> Iterator[Problem]:
-    if source.file_schema is None or (source.table is None and source.file_format.lower() in FORMATS_WITHOUT_TYPES):
+    if source.file_schema is None or (source.table is None and source.file_format.lower() in FORMATS_WITH_SCHEMA):
         return
     given = source.file_format if source.table is None else "a table"
-    formats = ", ".join(FORMATS_WITHOUT_TYPES)
-    yield Problem((*where, "file_schema"), f"expected a format without types ({formats}), found {given}")
+    formats = ", ".join(FORMATS_WITH_SCHEMA)
+    yield Problem((*where, "file_schema"), f"expected files in one of the formats {formats}; found {given}")
 
 
 def _check_incremental(source: Source, where: Where) -> Iterator[Problem]:

@@ -66,7 +66,7 @@ Option = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | i
 class Source(Part):
     """The source of the events: the files under ``path`` in a ``format``, a ``table`` of Spark's catalog, or what a
     format reads by its ``options`` alone, such as a JDBC query. ``file_schema``: the columns of the files and their
-    types, as Spark writes them, for a format that has no types; None: Spark finds them in the files.
+    types, as Spark writes them, for files that may lack some of them; None: Spark finds them in the files.
     ``incremental``: the path is a table, and a run reads the commits since those that the state has. ``where``: a
     condition in SQL on the source's own columns. ``delete_when``: such a condition, which holds for the events that
     delete their key. ``changes``: the events are the changes of a log. ``path``, ``table``, ``where`` and the

@@ -127,7 +127,7 @@ DESCRIPTIONS = {
     "Spark has for it. A template like `path`.",
     "source.options": "Options of the format, as Spark names them: `header` of CSV, `url` and `query` of JDBC. The "
     "values are templates like `path`; `{env[NAME]}` is a variable of the Spark driver's environment, for passwords.",
-    "source.file_schema": "The columns of files in JSON, CSV or XML and their types, as Spark's `CREATE TABLE` takes "
+    "source.file_schema": "The columns that the files can have, and their types, as Spark's `CREATE TABLE` takes "
     "them: `payload STRUCT<op: STRING, after: STRUCT<id: BIGINT>>`. Without it, Spark finds them in the files of each "
     "interval: [Sources](../sources.md#files-with-options).",
     "source.incremental": "Whether a run reads the commits to a table (`format: delta` with `path`, or "

@@ -67,12 +67,13 @@ def _reason_for_spark(
         return f"it is table {source.table}" if source.table else f"its format is {source.file_format}"
     if (
         source.options
+        or source.file_schema
         or source.where
         or source.delete_when
         or source.changes
         or any(column.expr for column in source.columns.values())
     ):
-        return "it has options, conditions or expressions"
+        return "it has options, a schema of its files, conditions or expressions"
     for location in locations:
         if not _is_of_this_host(spark, location) and (reason := _reason_for_bucket(spark, location, places)):
             return reason

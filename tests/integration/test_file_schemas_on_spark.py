@@ -1,4 +1,4 @@
-"""Sources in JSON and CSV: records that are damaged, columns that a day does not have, headers in another order."""
+"""Files in JSON, CSV and Parquet: damaged records, columns that a day does not have, headers in another order."""
 
 import gzip
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
@@ -41,6 +42,10 @@ options: {header: true}
 columns:
   customer: string
   amount: {expr: "CAST(amount AS long)", type: long}
+"""
+PARQUET = """\
+path: "{data}/{start:%Y-%m-%d}.parquet"
+columns: {customer: string, amount: long}
 """
 ENVELOPES = """\
 format: json
@@ -142,5 +147,18 @@ def test_a_value_that_does_not_fit_the_schema_of_the_files_fails_the_run(deploym
     assert "has a record that cannot be read as a whole" in refused(deployment, "run", "orders")
     write_pipeline(deployment, ENVELOPES + "file_schema: payload STRUKT<")
     assert "source.file_schema: [PARSE_SYNTAX_ERROR]" in refused(deployment, "run", "orders")
-    write_pipeline(deployment, ENVELOPES.replace("json", "parquet", 1) + SCHEMA)
-    assert "expected a format without types (json, csv, xml), found parquet" in refused(deployment, "run", "orders")
+    write_pipeline(deployment, ENVELOPES.replace("json", "delta", 1) + SCHEMA)
+    assert "json, csv, avro, xml; found delta" in refused(deployment, "run", "orders")
+
+
+def test_older_files_of_parquet_may_lack_a_column_that_the_schema_of_the_files_has(deployment: Deployment) -> None:
+    pl.DataFrame({"customer": ["a"]}).write_parquet(Path(deployment.data) / "2026-01-01.parquet")
+    frame = pl.DataFrame({"customer": ["a"], "amount": [5]})
+    frame.write_parquet(Path(deployment.data) / "2026-01-02.parquet")
+    write_pipeline(deployment, PARQUET)
+    assert "has no column amount" in refused(deployment, "run", "orders")
+    write_pipeline(deployment, PARQUET + "file_schema: customer STRING, amount BIGINT\n")
+    said(deployment, "run", "orders", "--end", "2026-01-03")
+    assert totals(deployment) == {"a": 5}
+    frame.cast({"amount": pl.String}).write_parquet(Path(deployment.data) / "2026-01-03.parquet")
+    assert "2026-01-03.parquet cannot be read" in refused(deployment, "run", "orders")
