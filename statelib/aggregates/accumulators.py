@@ -35,6 +35,8 @@ from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
 
 LONG_LIMIT = 2.0**63
+_infinite = np.errstate(over="ignore", invalid="ignore")
+"""The decorator of functions that compute with infinities, as SQL does, without warnings of numpy."""
 
 
 class Accumulator(Protocol):
@@ -117,7 +119,7 @@ class Average:
         if pa.types.is_decimal(values.type):
             sums = _decimal_sums(values, codes, grouping.size, self.spec)
         else:
-            sums = reduce_groups(values.cast(pa.float64()), codes, grouping.size, "sum")
+            sums = reduce_groups(values.cast(pa.float64(), safe=False), codes, grouping.size, "sum")
         return _sum_and_count(sums, pa.array(counts), pa.array(counts == 0))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
@@ -134,6 +136,7 @@ class Deviations:
 
     spec: AggregateSpec
 
+    @_infinite
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
         numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -142,13 +145,15 @@ class Deviations:
         squares = np.bincount(codes, (numbers - means[codes]) ** 2, minlength=grouping.size)
         return _deviations(means, squares, counts)
 
+    @_infinite
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         (mean, squares, count), (mean_2, squares_2, count_2) = (_zeros_for_nulls(both) for both in (before, more))
         counts = count + count_2
         share = count_2 / np.maximum(counts, 1)
         apart = mean_2 - mean
         means = np.where(count == 0, mean_2, mean + apart * share)
-        return _deviations(means, squares + squares_2 + apart * apart * count * share, counts)
+        between = np.where((count == 0) | (count_2 == 0), 0.0, apart * apart * count * share)
+        return _deviations(means, squares + squares_2 + between, counts)
 
 
 @dataclass(frozen=True)
@@ -284,11 +289,18 @@ def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
 
 
 def _check_long_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSpec) -> None:
-    """Raise InvalidRequestError (``sum-overflow``) if the sum of absolute values of a group exceeds a long.
-
-    The check is needed because Arrow's grouped sum overflows silently."""
-    magnitudes = np.abs(values.to_numpy(zero_copy_only=False).astype(np.float64))
-    if len(magnitudes) and np.bincount(codes, magnitudes, minlength=size).max() >= LONG_LIMIT * (1 - 1e-9):
+    """Raise InvalidRequestError (``sum-overflow``) if the sum of a group exceeds a long, for Arrow and numpy overflow
+    silently. Only if the sum of absolute values comes near to a long, exact sums of both halves of the words are
+    computed."""
+    numbers = values.to_numpy(zero_copy_only=False).astype(np.int64)
+    magnitudes = np.abs(numbers.astype(np.float64))
+    if not len(numbers) or np.bincount(codes, magnitudes, minlength=size).max() < LONG_LIMIT * (1 - 1e-9):
+        return
+    high, low = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    np.add.at(high, codes, numbers >> 32)
+    np.add.at(low, codes, numbers & 0xFFFFFFFF)
+    high += low >> 32
+    if high.min() < -(1 << 31) or high.max() >= 1 << 31:
         raise _overflow(spec)
 
 
@@ -312,7 +324,7 @@ def _overflow(spec: AggregateSpec) -> InvalidRequestError:
     return InvalidRequestError(
         f"sum of {spec.column if spec.of else 'events'}: expected within a long (64 bits), found more",
         kind="sum-overflow",
-        hint="declare the column as double",
+        hint="declare the column as decimal(19, 0), whose sum has 38 digits, or as double",
     )
 
 

@@ -60,6 +60,30 @@ def test_the_largest_sum_is_not_an_error():
     assert merged(spec, pa.array([2**63 - 2]), pa.array([1])) == [2**63 - 1]
 
 
+@pytest.mark.parametrize("values", [[2**62, 2**62 - 1], [-(2**63)], [-(2**62), -(2**62)], [2**63 - 1, -(2**63), 7]])
+def test_a_sum_that_a_long_just_holds_is_exact(values):
+    spec = AggregateSpec("sum", ("x", LONG))
+    groups = grouping(*([0] * len(values)), 1, 1)
+    assert partial(spec, groups, x=pa.array([*values, 5, -7])) == [sum(values), -2]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_variance_of_large_doubles_is_infinite_only_if_the_deviations_are():
+    spec = AggregateSpec("variance", ("x", DOUBLE))
+    compute = accumulator_of(spec)
+    same, apart = (partial(spec, grouping(0, 0), x=pa.array(xs)) for xs in ([1e200, 1e200], [1e308, -1e308]))
+    assert [same[0]["squares"], apart[0]["squares"]] == [0.0, math.inf]
+    accumulators = pa.array(same, compute.merge(pa.array(same), pa.array(same)).type)
+    for before, more in ((pa.nulls(1, accumulators.type), accumulators), (accumulators, accumulators)):
+        assert [row["squares"] for row in compute.merge(before, more).to_pylist()] == [0.0]
+
+
+def test_an_average_of_large_longs_is_a_double():
+    spec = AggregateSpec("avg", ("x", LONG))
+    (average,) = partial(spec, grouping(0, 0), x=pa.array([2**62 + 1, 2**60]))
+    assert average == {"sum": float(2**62) + float(2**60), "count": 2}
+
+
 @pytest.mark.parametrize(
     ("values", "least", "greatest"),
     [
