@@ -116,6 +116,8 @@ def test_a_day_is_mended_and_the_next_run_continues(shop: Deployment) -> None:
     write_day(shop, 5, [("e", 1)])
     said(shop, "run", "sales")
     assert totals(shop, "sales") == expected | {"e": (2, 8, 7)}
+    repeated = call(shop, "run", "sales", "--end", "2013-01-06")
+    assert "hint: statelib publish sales publishes what a killed run has not published" in repeated.stderr
     assert of_feed(shop, "sales") == {key: row[:2] for key, row in totals(shop, "sales").items()}
     assert json.loads(said(shop, "inspect", "sales@2013-01-05", "--json"))["checkpoint_id"] == 5
 
@@ -173,7 +175,8 @@ def test_intervals_before_a_change_of_a_state_are_refused_by_the_plan(shop: Depl
     answer = call(shop, "mend", "sales", "--interval", "2013-01-04", "--yes")
     assert answer.exit_code == 2
     assert "keeps no delta of interval [2013-01-04" in answer.stderr
-    assert "or before a state was changed" in answer.stderr
+    assert "it keeps those in [2013-01-05" in answer.stderr
+    assert "up to a change of a state" in answer.stderr
     assert "replay: statelib restore sales 3, then statelib run sales" in answer.stderr
     assert len(shop.catalog().list(PipelineName("sales"))) == 5
     write_day(shop, 5, [("e", 2)])
@@ -189,3 +192,23 @@ def test_a_fork_mends_the_intervals_whose_deltas_it_shares(shop: Deployment) -> 
     said(shop, "mend", "other", "--interval", "2013-01-03", "--yes")
     assert totals(shop, "other") == {"a": (2, 11, 10), "b": (2, 5, 3), "c": (1, 20, 20), "d": (1, 5, 5)}
     assert totals(shop, "sales")["a"] == (3, 111, 100)
+
+
+def test_a_restore_names_the_corrections_that_it_undoes(shop: Deployment) -> None:
+    write_day(shop, 2, [("a", 11)])
+    said(shop, "mend", "sales", "--interval", "2013-01-02", "--yes")
+    write_day(shop, 4, [("d", 6)])
+    said(shop, "mend", "sales", "--interval", "2013-01-04", "--yes")
+    again = "statelib mend sales --interval 2013-01-02T00:00:00+00:00"
+    plan = said(shop, "restore", "sales", "3", "--dry-run")
+    assert f"undoes       a correction that no replay repeats: {again}" in plan
+    assert f"to correct again: {again}" in plan
+    assert "2013-01-04T00:00:00+00:00" not in plan.replace("--from-date 2013-01-04", "").split("to correct again:")[1]
+    assert f"to correct again: {again}" not in said(shop, "restore", "sales", "5", "--dry-run")
+    assert json.loads(said(shop, "restore", "sales", "3", "--dry-run", "--json"))["plan"]["lost_corrections"] == [
+        day(2).start_ms
+    ]
+    file = Path(shop.pipelines_directory) / "sales.yaml"
+    file.write_text(PIPELINE.replace("NAME", "sales").replace(", mendable: 3d", ""))
+    refusal = call(shop, "mend", "sales", "--interval", "2013-01-04").stderr
+    assert "replay: statelib restore sales 1, then statelib run sales --end 2013-01-05" in refusal

@@ -160,6 +160,7 @@ def _plan_view(plan: RestorePlan) -> Iterator[Block]:
             ("parallelism", f"{plan.old_parallelism} to {plan.parallelism}"),
             ("leaves", ", ".join(f"{plan.pipeline}/{n}" for n in plan.abandoned) or "nothing behind"),
             ("aborts", ", ".join(f"{plan.pipeline}/{n}, which is under way" for n in plan.aborts) or "nothing"),
+            *(("undoes", f"a correction that no replay repeats: {command}") for command in plan.mend_again()),
             *([("drained", AFTER_DRAINING)] if plan.drained else []),
             *(("state", text.removeprefix("state ")) for text in plan.states),
             *(("not restored", text.removeprefix("state ")) for text in plan.non_restored),
@@ -186,6 +187,8 @@ def _result_view(pipeline: Pipeline, plan: RestorePlan, head: PipelineHead | Non
     command = _command_without_airflow(pipeline, plan)
     if command:
         yield Line(f"or:   {command}")
+    for again in plan.mend_again():
+        yield Line(f"to correct again: {again}")
     if plan.non_restored:
         yield Note("the next run leaves state out only if the pipeline file says 'allow_non_restored_state: true'")
 

@@ -27,7 +27,12 @@ def next_intervals(
         )
     if end_ms is not None and end_ms <= start:
         at = "the state contains that time already" if start_ms is None else "it must be after --start"
-        raise InvalidRequestError(f"--end: no interval of {pipeline.name} ends by then: {at}", kind="bad-interval")
+        publishes = f"statelib publish {pipeline.name} publishes what a killed run has not published"
+        raise InvalidRequestError(
+            f"--end: no interval of {pipeline.name} ends by then: {at}",
+            kind="bad-interval",
+            hint=publishes if pipeline.publish and start_ms is None else "",
+        )
     if whole or pipeline.cron_schedule is None:
         if end_ms is None:
             raise InvalidRequestError(

@@ -170,11 +170,12 @@ def _check_kept(pipeline: Pipeline, opened: Checkpoint, interval: DataInterval, 
     if interval in intervals:
         return
     position = opened.position()
-    newest = position.interval if position else None
-    since = range_text(DataInterval(intervals[0].start_ms, intervals[-1].end_ms)) if newest in intervals else "none"
+    intervals_text = "none"
+    if position is not None and position.interval in intervals:
+        intervals_text = f"those in {range_text(DataInterval(intervals[0].start_ms, intervals[-1].end_ms))}"
     raise InvalidRequestError(
-        f"{pipeline.name}: {opened.directory} keeps no delta of interval {range_text(interval)}: expected one of those "
-        f"in {since}. Older intervals ended before checkpoint.mendable, or before a state was changed",
+        f"{pipeline.name}: {opened.directory} keeps no delta of interval {range_text(interval)}, it keeps "
+        f"{intervals_text}: they are kept for checkpoint.mendable, up to a change of a state or a restored savepoint",
         kind="no-delta",
         hint=replay,
     )
@@ -182,14 +183,17 @@ def _check_kept(pipeline: Pipeline, opened: Checkpoint, interval: DataInterval, 
 
 def _replay(name: PipelineName, interval: DataInterval, lineage: Sequence[CheckpointRecord]) -> str:
     """Return the commands that replay the intervals from this one on. ``lineage``: the records of the head's history,
-    the newest first."""
-    end_ms = max((record.interval.end_ms for record in lineage if record.interval), default=interval.end_ms)
-    run = f"statelib run {name} --end {moment_of(end_ms).isoformat()}"
-    for record in lineage:
-        ended = record.interval is not None and record.interval.end_ms <= interval.start_ms
-        if ended and record.state is CheckpointState.COMPLETED:
+    the newest first. A checkpoint is not named if a later correction concerns an interval that it has already: the
+    replay would lose it."""
+    ends = [record.interval.end_ms for record in lineage if record.interval]
+    run = f"statelib run {name} --end {moment_of(max(ends, default=interval.end_ms)).isoformat()}"
+    first_ms = interval.start_ms
+    for number, record in enumerate(lineage):
+        end_ms = next((older.interval.end_ms for older in lineage[number:] if older.interval), None)
+        if end_ms is not None and end_ms <= first_ms and record.state is CheckpointState.COMPLETED:
             return f"replay: statelib restore {name} {record.checkpoint_id}, then {run}"
-    return f"replay: statelib restore {name} with a savepoint from before the interval, then {run}"
+        first_ms = min(first_ms, record.mends.start_ms if record.mends else first_ms)
+    return f"replay: statelib restore {name} with a savepoint from before {moment_of(first_ms).isoformat()}, then {run}"
 
 
 def _deltas(opened: Checkpoint, intervals: Collection[DataInterval]) -> Iterator[SideDataRecord]:

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from statelib.model.amounts import amount
+from statelib.model.moments import moment_of
 from statelib.visible import as_markdown, visible
 
 
@@ -27,6 +28,7 @@ class SubtaskRead:
         )
 
 
+_SEQUENCES = ("abandoned", "aborts", "states", "non_restored", "lost_corrections")
 AFTER_DRAINING = (
     "its event-time timers have fired and its windows are closed; later events of these windows begin them again, empty"
 )
@@ -50,6 +52,8 @@ class RestorePlan:
         estimated_from: The checkpoint whose restore was measured for the estimate.
         keys: The number of distinct keys; None if it is not known.
         drained: Whether the snapshot is a drained savepoint, see :data:`AFTER_DRAINING`.
+        lost_corrections: The starts of the intervals that the restored state has without the corrections that abandoned
+            checkpoints made, see :meth:`mend_again`.
     """
 
     pipeline: str
@@ -70,6 +74,7 @@ class RestorePlan:
     estimated_from: int | None = None
     keys: int | None = None
     drained: bool = False
+    lost_corrections: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """Return the plan as JSON, for :meth:`from_json`."""
@@ -80,7 +85,7 @@ class RestorePlan:
         """Return the plan that :meth:`to_json` wrote."""
         values = json.loads(text)
         reads = tuple(SubtaskRead(**{**read, "handles": tuple(read["handles"])}) for read in values["reads"])
-        sequences = {name: tuple(values[name]) for name in ("abandoned", "aborts", "states", "non_restored")}
+        sequences = {name: tuple(values[name]) for name in _SEQUENCES}
         return RestorePlan(**{**values, **sequences, "reads": reads})
 
     def estimate(self) -> str:
@@ -88,6 +93,11 @@ class RestorePlan:
         if self.estimate_ms is None:
             return "unknown, no restore from storage was measured yet"
         return f"about {self.estimate_ms / 1000:.1f} s, as fast as before checkpoint {self.estimated_from}"
+
+    def mend_again(self) -> tuple[str, ...]:
+        """Return the commands that repeat the corrections which the restore undoes and no replay repeats."""
+        starts = (moment_of(start_ms).isoformat() for start_ms in self.lost_corrections)
+        return tuple(f"statelib mend {self.pipeline} --interval {start}" for start in starts)
 
     def describe(self) -> str:
         """Return the plan as Markdown, for logs and for the person who approves it. Names that come from a snapshot are
@@ -106,6 +116,7 @@ class RestorePlan:
         ]
         if self.drained:
             lines.append(f"- **drained**: {AFTER_DRAINING}")
+        lines += [f"- **undoes a correction** that no replay repeats: `{command}`" for command in self.mend_again()]
         lines += [f"- {as_markdown(line)}" for line in self.states]
         lines += [f"- **not restored**: {as_markdown(line)}" for line in self.non_restored]
         return "\n".join(lines + [f"- {as_markdown(str(line))}" for line in self.reads])

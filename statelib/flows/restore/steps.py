@@ -1,5 +1,7 @@
 """The steps of a restore: find the checkpoint, plan what happens, then make it the pipeline's head."""
 
+from collections.abc import Sequence
+
 from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
@@ -11,6 +13,7 @@ from statelib.flows.restore.layout import RestoreLayout, lay_out
 from statelib.flows.restore.plan import RestorePlan, SubtaskRead
 from statelib.flows.restore.quarantine import check_not_quarantined
 from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
@@ -96,7 +99,15 @@ def plan_restore(
         estimate_ms=throughput.slowest_ms(read.size_bytes for read in reads) if throughput else None,
         estimated_from=throughput.checkpoint_id if throughput else None,
         drained=manifest is not None and manifest.drained,
+        lost_corrections=_lost_corrections(abandoned, position.interval if position else None),
     )
+
+
+def _lost_corrections(abandoned: Sequence[CheckpointRecord], newest: DataInterval | None) -> tuple[int, ...]:
+    """Return the starts of the intervals that abandoned checkpoints have corrected, and that are not replayed because
+    they do not end after the ``newest`` interval of the restored state."""
+    mended = {record.mends for record in abandoned if record.mends is not None}
+    return tuple(sorted(each.start_ms for each in mended if newest is not None and each.end_ms <= newest.end_ms))
 
 
 def _reads(layout: RestoreLayout, backend: str) -> tuple[SubtaskRead, ...]:
