@@ -111,6 +111,23 @@ def test_a_run_that_fails_shows_which_intervals_are_complete_and_which_one_faile
     assert "2026-01-03.parquet cannot be read" in result.stderr
 
 
+def test_an_interval_that_is_not_over_is_refused_unless_its_events_are_complete(
+    deployment: Deployment, spark: SparkSession
+) -> None:
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
+    frame = pl.DataFrame({"shop": ["a"], "amount": [1]})
+    frame.write_parquet(Path(deployment.data) / f"{tomorrow}.parquet")
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    file.write_text(ORDERS.replace("start: 2026-01-01", f"start: {tomorrow}") + "group: shops\n")
+    for words in (("orders",), ("--group", "shops")):
+        message = refused(deployment, "run", *words)
+        assert f"the interval [{tomorrow}T00:00:00+00:00, " in message
+        assert "is not over" in message
+    assert said(deployment, "run", "orders", "--dry-run").startswith(tomorrow)
+    said(deployment, "run", "orders", "--assume-ready")
+    assert totals(deployment, "orders/1") == {"a": 1}
+
+
 def test_a_whole_range_as_one_interval_reads_every_day(deployment: Deployment, spark: SparkSession) -> None:
     write_day(Path(deployment.data), 2, 5)
     done = json.loads(said(deployment, "run", "orders", "--whole", "--end", "2026-01-03", "--json"))

@@ -19,7 +19,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError, StatelibError
 from statelib.flows import wiring
-from statelib.flows.checkpoint.next_intervals import next_intervals
+from statelib.flows.checkpoint.next_intervals import check_over, next_intervals
 from statelib.flows.savepoint.steps import FORMATS
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount, keys_and_entries
@@ -75,7 +75,11 @@ def run(
         bool, typer.Option("--whole", help="Apply the range from --start to --end as one interval.")
     ] = False,
     assume_ready: Annotated[
-        bool, typer.Option("--assume-ready", help="Do not check `ready` of the sources: the events are complete.")
+        bool,
+        typer.Option(
+            "--assume-ready",
+            help="Do not check `ready` of the sources, nor whether an interval is over: the events are complete.",
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, and apply none.")] = False,
     master: Master = "local[*]",
@@ -86,7 +90,7 @@ def run(
 
     Each interval goes through the steps of the DAG: begin, snapshot in Spark, check, register. If one fails, its
     checkpoint is aborted, and no later interval is applied. An interval that the state has already is not applied
-    again. An interval whose events are not complete, by `ready` of its sources, is refused.
+    again. An interval whose events are not complete, by `ready` of its sources or because it is not over, is refused.
 
     With --group, each pipeline begins, is checked and is registered on its own. One that fails does not stop the
     others; the exit status is then 1."""
@@ -95,6 +99,8 @@ def run(
         if pipeline is None or group is not None:
             grouped = planned_group(deployment, _only_group(pipeline, group), (start, end), whole=whole)
             if not dry_run:
+                for each, intervals in grouped.intervals.items():
+                    check_over(each, intervals, assume_ready=assume_ready)
                 execute_group(deployment, grouped, (master, conf), owner=OWNER, assume_ready=assume_ready)
             _present_group(grouped, dry_run=dry_run, as_json=as_json)
             return
@@ -105,6 +111,7 @@ def run(
         results: Results = []
         try:
             if not dry_run:
+                check_over(definition, chosen, assume_ready=assume_ready)
                 _apply(deployment, definition, chosen, results, (master, conf), assume_ready=assume_ready)
         except StatelibError:
             if results and not as_json:

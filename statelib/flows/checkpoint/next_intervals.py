@@ -1,9 +1,12 @@
 """The data intervals that a run applies: those of a requested range, or the one after the last applied interval."""
 
+from collections.abc import Callable, Sequence
+
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
-from statelib.errors import InvalidRequestError
-from statelib.flows.wiring import Deployment
+from statelib.definition.source.parts import range_text
+from statelib.errors import InvalidRequestError, RetryableError
+from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
 from statelib.model.ids import PipelineName
 from statelib.model.moments import epoch_ms
@@ -47,6 +50,22 @@ def next_intervals(
             f"no interval of the schedule {pipeline.cron_schedule.text!r} fits into that range", kind="bad-interval"
         )
     return scheduled
+
+
+def check_over(
+    pipeline: Pipeline, chosen: Sequence[DataInterval], *, assume_ready: bool, clock: Callable[[], int] = now_ms
+) -> None:
+    """Raise RetryableError (``interval-not-over``) if an interval ends in the future, because its later events would
+    never be applied. ``assume_ready``: the caller has said that the events are complete."""
+    if assume_ready or not chosen or chosen[-1].end_ms <= clock():
+        return
+    first = next(interval for interval in chosen if interval.end_ms > clock())
+    raise RetryableError(
+        f"pipeline {pipeline.name}: the interval {range_text(first)} is not over: its later events would never be "
+        "applied",
+        kind="interval-not-over",
+        hint="run it when it is over, or, if you know that its events are complete, with statelib run --assume-ready",
+    )
 
 
 def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePosition:
