@@ -150,6 +150,24 @@ def test_a_deleted_row_is_refused_unless_the_file_has_a_rule_for_it(deployment: 
     assert totals(deployment) == {"a": (1, 1)}
 
 
+def test_rows_that_a_delete_has_written_again_stay_if_deletes_come_first(deployment: Deployment) -> None:
+    added = {"expr": "CAST(_change_type <> 'delete' AS int)", "type": "int"}
+    columns = COLUMNS | {"_commit_version": "long", "added": added}
+    write_pipeline(deployment, delete_when="_change_type = 'delete'", columns=columns)
+    pipeline = Path(deployment.pipelines_directory) / "orders.yaml"
+    text = pipeline.read_text()
+    pipeline.write_text(text + "order_by: _commit_version\n")
+    append(table(deployment), {"shop": ["a", "b"], "amount": [1, 2]}, FIRST, feed=False)
+    assert run(deployment) == 2
+    DeltaTable(str(table(deployment))).delete("shop = 'b'")
+    commit_at(table(deployment), FIRST + DAY)
+    answer = json.loads(call(deployment, "run", "orders", "--json").stdout)
+    assert (answer["error"], "the opposite if they come first" in answer["hint"]) == ("delete-order", True)
+    pipeline.write_text(text + "order_by: [_commit_version, added]\n")
+    assert run(deployment) == 3, "both deletes, and the row that was written again"
+    assert totals(deployment) == {"a": (1, 1)}
+
+
 def test_another_table_at_the_same_place_is_refused(deployment: Deployment) -> None:
     order(deployment, 1, a=1)
     run(deployment)

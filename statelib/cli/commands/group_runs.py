@@ -11,7 +11,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import NotFoundError, StatelibError
 from statelib.flows import wiring
-from statelib.flows.checkpoint.next_intervals import next_intervals
+from statelib.flows.checkpoint.next_intervals import check_over, next_intervals
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.checkpoint import DataInterval
@@ -81,7 +81,11 @@ def execute_group(
     deployment: Deployment, run: GroupRun, spark: tuple[str, list[str] | None], *, owner: str, assume_ready: bool
 ) -> None:
     """Apply the intervals, the first of each pipeline together, then the second, and so on. A pipeline that fails gets
-    no later interval. ``spark``: the master and the settings of the session."""
+    no later interval. ``spark``: the master and the settings of the session.
+
+    Raises RetryableError (``interval-not-over``)."""
+    for pipeline, each in run.intervals.items():
+        check_over(pipeline, each, assume_ready=assume_ready)
     require_for_runs(run.intervals)
     rounds = max(map(len, run.intervals.values()))
     with session(f"{run.group} run", *spark) as running, ProgressBar(rounds) as progress:

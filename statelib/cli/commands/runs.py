@@ -99,8 +99,6 @@ def run(
         if pipeline is None or group is not None:
             grouped = planned_group(deployment, _only_group(pipeline, group), (start, end), whole=whole)
             if not dry_run:
-                for each, intervals in grouped.intervals.items():
-                    check_over(each, intervals, assume_ready=assume_ready)
                 execute_group(deployment, grouped, (master, conf), owner=OWNER, assume_ready=assume_ready)
             _present_group(grouped, dry_run=dry_run, as_json=as_json)
             return
@@ -108,15 +106,8 @@ def run(
         bounds = [None if text is None else moment(text, definition.zone) for text in (start, end)]
         with wiring.planning_deployment() as planner:
             chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
-        results: Results = []
-        try:
-            if not dry_run:
-                check_over(definition, chosen, assume_ready=assume_ready)
-                _apply(deployment, definition, chosen, results, (master, conf), assume_ready=assume_ready)
-        except StatelibError:
-            if results and not as_json:
-                show([_checkpoint_table(pipeline, results, failed=chosen[len(results)])])
-            raise
+        run_settings = {"assume_ready": assume_ready, "as_json": as_json}
+        results = [] if dry_run else _applied(deployment, definition, chosen, (master, conf), **run_settings)
     checkpoints = [asdict(record) | {"already_completed": existed} for record, existed in results]
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": checkpoints, "errors": {}}
@@ -124,26 +115,34 @@ def run(
     present(document, view, as_json)
 
 
-def _apply(
+def _applied(
     deployment: Deployment,
     pipeline: Pipeline,
     intervals: Sequence[DataInterval],
-    results: Results,
     spark: tuple[str, list[str] | None],
     *,
     assume_ready: bool,
-) -> None:
-    """Apply the intervals one after the other. Add each checkpoint to the results as soon as it is complete."""
+    as_json: bool,
+) -> Results:
+    """Apply the intervals one after the other. If one fails, show those that are complete, unless ``as_json``."""
+    check_over(pipeline, intervals, assume_ready=assume_ready)
     require_for_runs([pipeline])
-    with session(f"{pipeline.name} run", *spark) as running, ProgressBar(len(intervals)) as progress:
-        from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
+    results: Results = []
+    try:
+        with session(f"{pipeline.name} run", *spark) as running, ProgressBar(len(intervals)) as progress:
+            from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
 
-        for interval in intervals:
-            step = progress.next_piece(f"{pipeline.name} {minute(interval.start_ms)}")
-            result = run_interval(
-                running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=assume_ready
-            )
-            results.append(result)
+            for interval in intervals:
+                step = progress.next_piece(f"{pipeline.name} {minute(interval.start_ms)}")
+                result = run_interval(
+                    running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=assume_ready
+                )
+                results.append(result)
+    except StatelibError:
+        if results and not as_json:
+            show([_checkpoint_table(pipeline.name, results, failed=intervals[len(results)])])
+        raise
+    return results
 
 
 def _only_group(pipeline: str | None, group: str | None) -> str:

@@ -105,6 +105,7 @@ def _is_after(order: Sequence[pa.Array], rows: Rows, deletes: Rows, order_by: Se
             "whether they come before or after it is unknown",
             kind="delete-order",
             hint="add a column to order_by that differs, such as the position in the log, or one that is computed with "
-            "'expr', such as 1 for deletes and 0 otherwise",
+            "'expr': 1 for deletes and 0 otherwise if they come last, or the opposite if they come first, as in "
+            "a commit of a table",
         )
     return after
