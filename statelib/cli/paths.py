@@ -18,13 +18,20 @@ def path_of(snapshot: str) -> str:
     """Return the absolute path or URI that the text names; '' if it is an id, ``<pipeline>/<id>``."""
     if is_id(snapshot) and not Path(snapshot).exists():
         return ""
-    return snapshot if ":" in snapshot and not Path(snapshot).exists() else str(Path(snapshot).absolute())
+    return snapshot if ":" in snapshot and not Path(snapshot).exists() else _absolute(snapshot)
 
 
 def absolute_target(target: str) -> str:
     """Return the directory or URI as other processes understand it: a relative path starts at this process's working
     directory."""
-    return target if ":" in target else str(Path(target).absolute())
+    return target if ":" in target else _absolute(target)
+
+
+def _absolute(text: str) -> str:
+    """Return the absolute path of a path on this machine. If it has ``..``, links in it are resolved, because no URI may
+    have ``..``."""
+    path = Path(text).absolute()
+    return str(path.resolve() if ".." in path.parts else path)
 
 
 @contextmanager
@@ -36,7 +43,7 @@ def explained_as_id(snapshot: str) -> Iterator[None]:
         if error.kind not in _NO_ID:
             raise
         raise type(error)(
-            f"{snapshot}: as a path, there is no {Path(snapshot).absolute()}; as <pipeline>/<id>, {error.message}",
+            f"{snapshot}: as a path, there is no {_absolute(snapshot)}; as <pipeline>/<id>, {error.message}",
             kind=error.kind,
             hint=error.hint or "statelib checkpoints list shows the ids",
         ) from error

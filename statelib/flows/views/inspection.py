@@ -115,7 +115,7 @@ def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:
         )
     if not (number.isascii() and number.isdecimal() and 0 < int(number[:20]) < 1 << 63) or not pipeline:
         raise InvalidRequestError(
-            f"checkpoint {text!r}: expected <pipeline>/<id>, such as aircraft_activity/4, or an absolute path",
+            f"checkpoint {text!r}: expected <pipeline>/<id>, such as sales/4 or sales/head, or a path",
             kind="bad-checkpoint",
             hint="statelib checkpoints list shows the ids",
         )

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from statelib.cli.main import app
-from statelib.cli.paths import explained_as_id, local_file
+from statelib.cli.paths import absolute_target, explained_as_id, local_file, path_of
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.amounts import amount, keys_and_entries, number_of
 
@@ -43,3 +43,13 @@ def test_the_noun_after_one_is_singular() -> None:
     assert [amount(n, "entry") for n in (0, 1, 2039)] == ["0 entries", "1 entry", "2,039 entries"]
     assert [number_of(n, "key") for n in (1, 2039)] == ["1 key", "2039 keys"]
     assert [keys_and_entries(n, 1) for n in (1, None)] == ["1 key, 1 entry", "1 entry"]
+
+
+def test_a_relative_path_may_lead_upwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "below")
+    monkeypatch.chdir(tmp_path / "real" / "below")
+    assert path_of("../chk-1") == str(tmp_path / "real" / "chk-1")
+    assert absolute_target("../savepoints") == str(tmp_path / "real" / "savepoints")
+    assert absolute_target(str(tmp_path / "link" / ".." / "chk-1")) == str(tmp_path / "real" / "chk-1")
+    assert absolute_target(str(tmp_path / "link" / "chk-1")) == str(tmp_path / "link" / "chk-1")
