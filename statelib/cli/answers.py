@@ -59,7 +59,7 @@ ANSWERS = {
     "checkpoints release": Answer(_RECORD),
     "checkpoints dispose": Answer(("dry_run", "collected")),
     "pipelines list": Answer(("name", "path", "backend", "key", "states", "parallelism", "max_parallelism"), many=True),
-    "pipelines validate": Answer(("valid", "faults", "warnings", "tried")),
+    "pipelines validate": Answer(("valid", "faults", "warnings", "tried", "states")),
     "pipelines schema": Answer(("$schema", "title", "type", "properties", "required", "additionalProperties")),
     "pipelines fork": Answer(_RECORD),
     "pipelines seed": Answer(("plan", "dry_run", "checkpoint", "already_completed")),

@@ -28,8 +28,8 @@ def absolute_target(target: str) -> str:
 
 
 def _absolute(text: str) -> str:
-    """Return the absolute path of a path on this machine. If it has ``..``, links in it are resolved, because no URI may
-    have ``..``."""
+    """Return the absolute path of a path on this machine. If it has ``..``, links in it are resolved, because no URI
+    may have ``..``."""
     path = Path(text).absolute()
     return str(path.resolve() if ".." in path.parts else path)
 

@@ -91,7 +91,10 @@ def test_a_dropped_state_is_left_out_if_allowed_and_the_others_continue(
     checkpoint_of(deployment, "visits", 1, events(1))
     before = held(opened(deployment))
     change(deployment, CHANGES[name][0], "allow_non_restored_state: true\n")
-    assert call(deployment, "pipelines", "validate", "--state").exit_code == 0
+    validated = call(deployment, "pipelines", "validate", "--state")
+    assert validated.exit_code == 0
+    assert "visits: not restored: operator state 'weights' (broadcast<string, double>)" in validated.stdout
+    assert ": COMPATIBLE_AS_IS" in validated.stdout
     plan = plan_restore(deployment, deployment.pipeline("visits"), "1", None, ClaimMode.NO_CLAIM)
     assert [line for line in plan.non_restored if "operator state 'weights' (broadcast<string, double>)" in line]
     rescale(deployment, "1", parallelism)

@@ -29,7 +29,7 @@ from statelib.flows.savepoint.fork import fork
 from statelib.flows.views.inspection import named_checkpoint
 from statelib.flows.views.metrics import counting_aborted
 from statelib.flows.views.next_run import SubtaskReading, next_run
-from statelib.flows.views.validation import state_faults
+from statelib.flows.views.validation import StateEffects, state_effects
 from statelib.model.amounts import amount
 from statelib.model.record import CheckpointRecord, PipelineHead
 
@@ -84,7 +84,7 @@ def validate(
     *,
     directory: Directory = None,
     state: Annotated[
-        bool, typer.Option("--state", help="Also check whether each pipeline can continue from its head.")
+        bool, typer.Option("--state", help="Also check whether each pipeline can continue from its head, and how.")
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Treat warnings as faults. Use it on a host that has what the cluster has.")
@@ -110,8 +110,9 @@ def validate(
         missing = [*outside.faults, *(outside.warnings if strict else ())]
         faults += missing
         pipelines = [p for p in pipelines if p.path not in {fault.path for fault in missing}]
+        effects: list[StateEffects] = []
         if state:
-            unfit = list(state_faults(wiring.deployment(), pipelines))
+            effects, unfit = state_effects(wiring.deployment(), pipelines)
             faults += unfit
             pipelines = [p for p in pipelines if p.path not in {fault.path for fault in unfit}]
         tried: list[TriedSource] = []
@@ -120,7 +121,8 @@ def validate(
             faults += failed
             pipelines = [p for p in pipelines if p.path not in {fault.path for fault in faults}]
     document = {"valid": [p.name for p in pipelines], "faults": faults, "warnings": warnings, "tried": tried}
-    present(document, _validate_view(len(pipelines), faults, warnings, tried), as_json)
+    done = (*_effect_lines(effects), *_tried_lines(tried))
+    present({**document, "states": effects}, _validate_view(len(pipelines), faults, warnings, done), as_json)
     if faults:
         raise typer.Exit(1)
 
@@ -159,13 +161,21 @@ def _tried(
     return tried, faults
 
 
-def _validate_view(
-    valid: int, faults: Sequence[DefinitionError], warnings: Sequence[DefinitionError], tried: Sequence["TriedSource"]
-) -> Iterator[Block]:
+def _effect_lines(effects: Sequence[StateEffects]) -> Iterator[str]:
+    for each in effects:
+        yield from (f"{each.pipeline}: {text}" for text in each.states)
+        yield from (f"{each.pipeline}: not restored: {text}" for text in each.non_restored)
+
+
+def _tried_lines(tried: Sequence["TriedSource"]) -> Iterator[str]:
     for source in tried:
-        yield Line(
-            f"{source.pipeline}: {amount(source.events, 'event')} of {source.source} in {source.interval} applied"
-        )
+        yield f"{source.pipeline}: {amount(source.events, 'event')} of {source.source} in {source.interval} applied"
+
+
+def _validate_view(
+    valid: int, faults: Sequence[DefinitionError], warnings: Sequence[DefinitionError], done: Sequence[str]
+) -> Iterator[Block]:
+    yield from map(Line, done)
     for fault in faults:
         yield from map(Note, fault.message.splitlines())
     for warning in warnings:

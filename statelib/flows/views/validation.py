@@ -1,6 +1,7 @@
 """Check whether pipelines, as their files define them now, can continue from the state that they have."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.problems import DefinitionError
@@ -10,17 +11,33 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 
 
-def state_faults(deployment: Deployment, pipelines: Iterable[Pipeline]) -> Iterator[DefinitionError]:
-    """Yield the errors with which the next run of each pipeline would fail: its head, or that of its former name, is
-    checked as the run checks it. Nothing is written.
+@dataclass(frozen=True)
+class StateEffects:
+    """The effect of a pipeline file on the state that its pipeline has. ``states``: one line per state of the file.
+    ``non_restored``: one line per stored state that is left out, because the file allows it."""
+
+    pipeline: str
+    states: tuple[str, ...]
+    non_restored: tuple[str, ...]
+
+
+def state_effects(
+    deployment: Deployment, pipelines: Iterable[Pipeline]
+) -> tuple[list[StateEffects], list[DefinitionError]]:
+    """Return the effects on the pipelines that have state, and the errors with which the next run of the others would
+    fail: the head of each, or that of its former name, is checked as the run checks it. Nothing is written.
 
     Raises InvalidRequestError (``no-catalog``, ``catalog-not-migrated``)."""
     catalog = deployment.existing_catalog()
+    effects, faults = [], []
     for pipeline in pipelines:
         names = (pipeline.name, *pipeline.renamed_from)
         try:
             heads = [catalog.head(PipelineName(name)) for name in names]
             head = next((head for head in heads if head.head is not None), heads[0])
-            continued_head(deployment, pipeline, head)
+            continued = continued_head(deployment, pipeline, head)
+            if continued is not None:
+                effects.append(StateEffects(pipeline.name, continued.resolutions(), continued.non_restored()))
         except StatelibError as error:
-            yield DefinitionError(pipeline.path, f"{pipeline.path}: {error}", error.hint)
+            faults.append(DefinitionError(pipeline.path, f"{pipeline.path}: {error}", error.hint))
+    return effects, faults
