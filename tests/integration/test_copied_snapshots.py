@@ -27,6 +27,8 @@ from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify_at
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.storage import registry
+from statelib.storage.retries import wait_never
 from statelib.storage.uris import local_path
 from tests.integration.garbage import needed, stored
 from tests.integration.shop_cli import said
@@ -220,12 +222,13 @@ def test_a_savepoint_outside_the_storage_can_be_forked_with_copies(deployment: D
 
 
 def test_files_that_the_storage_fails_to_copy_are_read_and_written(
-    deployment: Deployment, copied: Copied, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, copied: Copied, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(deployment, TRUNK, "rocksdb", "incremental")
     write(deployment, BRANCH, "rocksdb", "incremental")
     days(deployment, TRUNK, 1, 2)
     copied.fails = True
+    monkeypatch.setattr(registry, "RETRIES", replace(registry.RETRIES, sleep=wait_never))
     snapshot = saved(deployment)
     warnings = [r for r in caplog.records if "failed to copy" in r.getMessage()]
     assert len(warnings) > 4

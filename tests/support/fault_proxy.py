@@ -95,6 +95,8 @@ class FaultProxy(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    """Without this, the kernel holds the body of each answer back for 40 ms, until the client confirms the headers."""
     server: FaultProxy
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name for it
