@@ -147,6 +147,9 @@ BAD_COLUMNS = {
     "no SQL": ("amount +", "columns.amount: 'amount +': "),
     "an aggregate": ("sum(amount)", "columns.amount: 'sum(amount)': expected a value for each row"),
     "rows of one row": ("explode(sequence(1, 3))", "columns.amount: "),
+    "a window": ("row_number() OVER (PARTITION BY shop ORDER BY amount)", "found a window function"),
+    "the clock": ("unix_seconds(current_timestamp())", "its value can be another one when a task is repeated"),
+    "the date": ("datediff(now(), CURRENT_DATE)", "its value can be another one when a task is repeated"),
     "chance": ("rand() * 5", "its value can be another one when a task is repeated"),
     "another type": ("payload", "[DATATYPE_MISMATCH"),
 }

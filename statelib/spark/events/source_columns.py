@@ -1,5 +1,6 @@
 """The rows of an opened source as events: the condition applied, and the declared columns in their declared types."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -27,11 +28,22 @@ _LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
 """Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
 cast to the other without loss."""
 _ANSI = "spark.sql.ansi.enabled"
+_BY_CHANCE = "its value can be another one when a task is repeated"
 _REFUSED = {
     "NESTED_AGGREGATE_FUNCTION": "expected a value for each row, found an aggregate",
-    "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION": "its value can be another one when a task is repeated",
+    "_LEGACY_ERROR_TEMP_1031": "expected a value for each row, found a window function",
+    "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION": _BY_CHANCE,
 }
 """The reasons against an expression, by Spark's name for its error about the argument of an aggregate."""
+
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+_CLOCK = re.compile(
+    r"(?<![\w.])(?:(current_timestamp|current_date|current_time|localtimestamp)\b(?!\s*\()"
+    r"|(?:now|curdate|unix_timestamp|current_timestamp|current_date|current_time|localtimestamp)\s*\(\s*\))",
+    re.IGNORECASE,
+)
+"""The functions that read the clock, some of them also without parentheses (the group). For Spark, their value is the
+same for all rows of one query, and therefore not a value of chance."""
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
@@ -183,11 +195,19 @@ def _reason_against(frame: DataFrame, sql: str) -> str | None:
     """Return why an expression of ``frame`` must not be used although Spark understands it; None if it may be.
 
     Spark allows no aggregate and no value of chance in the argument of an aggregate, and nothing is computed here."""
+    if _reads_clock(frame, sql):
+        return _BY_CHANCE
     try:
         analysed(frame.select(f.count(f.expr(sql))))
     except AnalysisException as error:
         return _REFUSED.get(error.getCondition() or "")
     return None
+
+
+def _reads_clock(frame: DataFrame, sql: str) -> bool:
+    """Return whether an expression uses the time of the run. A column can have the name of such a function."""
+    columns = {name.lower() for name in frame.columns}
+    return any((match[1] or "").lower() not in columns for match in _CLOCK.finditer(_QUOTED.sub("''", sql)))
 
 
 def check_strict(spark: SparkSession, pipeline: Pipeline, field: str) -> None:
