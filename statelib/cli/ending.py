@@ -17,6 +17,11 @@ from statelib.telemetry.logs import hidden
 from statelib.telemetry.secrets import secrets
 from statelib.visible import visible
 
+_HINTS = {
+    "missing-file": "statelib verify names all files that are missing; copy them back, or restore an older checkpoint"
+}
+"""Hints on errors that are raised where the command is not known, by their kinds."""
+
 
 @contextmanager
 def errors(as_json: bool = False) -> Iterator[None]:
@@ -31,12 +36,13 @@ def errors(as_json: bool = False) -> Iterator[None]:
 def fail(error: StatelibError, as_json: bool) -> NoReturn:
     """Print the error, then end the command: with exit status 1 for damage, with 2 for anything else."""
     message = hidden(error.message, secrets(os.environ))
+    hint = error.hint or _HINTS.get(error.kind, "")
     if as_json:
-        print_json({"error": error.kind, "message": message, "hint": error.hint})
+        print_json({"error": error.kind, "message": message, "hint": hint})
     else:
         console.err.print(f"[bold red]statelib:[/] {escape(message)}", soft_wrap=True)
-        if error.hint:
-            console.err.print(f"  [dim]hint:[/] {escape(error.hint)}", soft_wrap=True)
+        if hint:
+            console.err.print(f"  [dim]hint:[/] {escape(hint)}", soft_wrap=True)
     raise typer.Exit(1 if isinstance(error, CorruptStateError) else 2) from error
 
 

@@ -1,6 +1,7 @@
 """``statelib export``: what comes out is what is in there, for our own snapshots and for Flink's."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -107,6 +108,18 @@ def test_the_output_file_of_a_failed_export_is_removed(tmp_path: Path) -> None:
         assert "LongSerializeX$" in line
         assert str(tmp_path / "savepoint") in line
     assert not target.exists()
+
+
+def test_a_file_that_is_missing_is_named_with_what_to_do(tmp_path: Path) -> None:
+    copied = tmp_path / "savepoint"
+    shutil.copytree(savepoint("1.20.5/kinds-hashmap-canonical-p4-files"), copied)
+    gone = next(file for file in sorted(copied.iterdir()) if file.name != "_metadata")
+    gone.unlink()
+    for words in (("export", copied), ("query", copied, "SELECT count(*) FROM value")):
+        result = call(None, *words)
+        assert result.exit_code == 2
+        assert f"{gone.name}: No such file" in result.stderr
+        assert "hint: statelib verify names all files that are missing" in result.stderr
 
 
 def test_an_export_of_all_operators_continues_after_one_that_cannot_be_written(tmp_path: Path) -> None:

@@ -131,6 +131,8 @@ def test_days_that_cannot_be_mended_are_refused_with_the_replay(shop: Deployment
     too_old = refusal("--interval", "2013-01-01", "--yes")
     assert "keeps no delta of interval [2013-01-01" in too_old
     assert "replay: statelib restore sales with a savepoint from before" in too_old
+    (Path(shop.pipelines_directory) / "new.yaml").write_text(PIPELINE.replace("NAME", "new"))
+    assert "pipeline new has no state to mend" in refused(shop, "mend", "new", "-i", "2013-01-03")
     assert "no interval in the history of its state begins at 2013-02-01" in refusal("--interval", "2013-02-01")
     file = Path(shop.pipelines_directory) / "sales.yaml"
     file.write_text(PIPELINE.replace("NAME", "sales").replace(", mendable: 3d", ""))

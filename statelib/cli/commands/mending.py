@@ -52,6 +52,7 @@ def mend(
     with errors(as_json):
         deployment = wiring.deployment()
         definition = deployment.pipeline(pipeline)
+        deployment.existing_catalog()
         with wiring.planning_deployment() as planner:
             chosen = interval_to_mend(planner, definition, moment(interval, definition.zone))
             plan = plan_mend(planner, definition, chosen)

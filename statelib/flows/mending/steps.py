@@ -65,13 +65,15 @@ def interval_to_mend(deployment: Deployment, pipeline: Pipeline, start_ms: int) 
     """Return the interval that begins at a moment: one in the history of the head, or one of which the head keeps a
     delta, as the first checkpoint of a fork does.
 
-    Raises InvalidRequestError (``bad-interval``) if there is none."""
+    Raises InvalidRequestError (``bad-interval``) if there is none, NotFoundError (``no-checkpoint``) without state."""
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
     head = catalog.head(name).head
-    for record in catalog.lineage(name, head) if head is not None else ():
+    if head is None:
+        raise NotFoundError(f"pipeline {name} has no state to mend", kind="no-checkpoint")
+    for record in catalog.lineage(name, head):
         if record.interval is not None and record.interval.start_ms == start_ms:
             return record.interval
-    for interval in mendable_intervals(pipeline, deployment.open(catalog.get(name, head))) if head is not None else ():
+    for interval in mendable_intervals(pipeline, deployment.open(catalog.get(name, head))):
         if interval.start_ms == start_ms:
             return interval
     raise InvalidRequestError(
