@@ -120,6 +120,8 @@ def test_a_result_is_written_to_a_file(shop: Deployment, tmp_path: Path) -> None
         ("SELECT * FROM totl", 'the query: Catalog Error: Table with name totl does not exist! Did you mean "total"?'),
         ("SELECT shp FROM total", 'the query: Binder Error: Referenced column "shp" not found in FROM clause!'),
         ("SELEC", 'the query: Parser Error: syntax error at or near "SELEC"'),
+        ("DELETE FROM total", "the query: a snapshot can only be read, found DELETE"),
+        ("CREATE TABLE other AS FROM total", "the query: a snapshot can only be read, found CREATE"),
         ("SELECT 1; SELECT 2", "the query: expected one statement, found 2"),
         ("", "the query: expected one statement, found 0"),
         ("SELECT shop::int FROM total", "the query: Conversion Error: Could not convert string 'shop-"),

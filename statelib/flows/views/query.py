@@ -37,6 +37,9 @@ _POSITION = re.compile(r"\s*LINE \d+: .*", re.DOTALL)
 """The part of an error of DuckDB that shows its place in the query."""
 _DESCRIBES = re.compile(r"\s*(describe|desc|show)\b", re.IGNORECASE)
 
+_CHANGES = ("DELETE", "UPDATE", "INSERT", "MERGE_INTO", "CREATE", "ALTER", "DROP")
+"""The statements that change tables. They would change the copy that a query reads, and the snapshot would stay."""
+
 
 def query_snapshot(
     opened: Checkpoint,
@@ -106,9 +109,11 @@ def _prepare(
     outputs: Mapping[str, pa.Schema],
 ) -> None:
     """Create the empty tables, and let DuckDB check the statement before anything is read."""
-    statements = len(database.extract_statements(sql))
-    if statements != 1:
-        raise InvalidRequestError(f"the query: expected one statement, found {statements}", kind="bad-query")
+    statements = database.extract_statements(sql)
+    if len(statements) != 1:
+        raise InvalidRequestError(f"the query: expected one statement, found {len(statements)}", kind="bad-query")
+    if (change := statements[0].type.name) in _CHANGES:
+        raise InvalidRequestError(f"the query: a snapshot can only be read, found {change}", kind="bad-query")
     for name, table in tables.items():
         _insert(database, name, _flat(table, table.arrow_schema().empty_table(), key))
     for name, schema in outputs.items():
