@@ -162,6 +162,19 @@ def test_a_table_that_something_else_wrote_to(deployment: Deployment, tmp_path: 
     assert len(delta_rows(tmp_path / table)) == {"feed": 3, "now": 6}[table]
 
 
+def test_the_advice_names_each_table_that_something_else_wrote_to(deployment: Deployment, tmp_path: Path) -> None:
+    run(deployment, 1)
+    publish(deployment)
+    for name in ("feed", "now"):
+        deleted(tmp_path / name)
+    run(deployment, 2)
+    with pytest.raises(InvalidRequestError) as refusal:
+        publish(deployment)
+    assert refusal.value.kind == "tables-in-trouble"
+    assert [f"publish.{name}.target" in refusal.value.hint for name in ("feed", "now")] == [True, True]
+    assert refusal.value.hint.count("statelib publish sales publishes it") == 1
+
+
 def test_maintenance_is_no_foreign_writer(deployment: Deployment, tmp_path: Path) -> None:
     for number in (1, 2):
         run(deployment, number)

@@ -239,4 +239,5 @@ def _of_table(error: StatelibError, pipeline: Pipeline, name: str) -> StatelibEr
 
 def _joined(errors: list[StatelibError]) -> StatelibError:
     cls = RetryableError if any(isinstance(error, RetryableError) for error in errors) else type(errors[0])
-    return cls("; ".join(error.message for error in errors), kind="tables-in-trouble", hint=errors[0].hint)
+    advice = dict.fromkeys(part for error in errors for part in error.hint.split("; "))
+    return cls("; ".join(error.message for error in errors), kind="tables-in-trouble", hint="; ".join(advice))
