@@ -86,7 +86,8 @@ def test_storage_is_sampled_by_register_and_gc(tmp_path: Path) -> None:
     after = storage_samples(deployment, TALLY)[-1]
     assert after.usage == storage_now(deployment, [TALLY])[TALLY]
     assert after.usage.garbage_bytes == 0
-    assert before[-1].usage.live_bytes - after.usage.live_bytes == garbage >= collected.size_bytes
+    assert before[-1].usage.live_bytes - after.usage.live_bytes == garbage == collected.size_bytes
+    assert len(collected.metadata) == len(collected.checkpoints)
     deleted = portrait(deployment, TALLY, CheckpointId(1))
     assert (deleted.entry.state, deleted.anatomy) == ("DELETED", None)
     assert "tally/1 was deleted" in str(deleted.problem)

@@ -184,6 +184,14 @@ class Cleanup:
         with self.transaction(read_only=True) as connection:
             return _referenced(connection, pipeline)
 
+    def metadata_bytes(self, pipeline: PipelineName) -> dict[CheckpointId, int]:
+        """Return the size of ``_metadata`` per checkpoint that has been registered or set aside."""
+        has_metadata = CHECKPOINT.c.metadata_size_bytes.is_not(None)
+        chosen = select(CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.metadata_size_bytes)
+        with self.transaction(read_only=True) as connection:
+            rows = connection.execute(chosen.where(CHECKPOINT.c.pipeline == pipeline, has_metadata)).all()
+            return {CheckpointId(number): size_bytes for number, size_bytes in rows}
+
     def is_shared(self, record: CheckpointRecord) -> bool:
         """Return whether a checkpoint that is not being deleted has its snapshot in the directory of ``record``, which
         is DELETING. There are two rows for one directory if another pipeline has restored the snapshot by its path."""

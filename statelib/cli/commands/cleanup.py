@@ -217,7 +217,12 @@ def _notes_on_unfinished_uploads(deployment: Deployment) -> list[Note]:
 
 def _collected_block(collected: Sequence[garbage.CollectedGarbage], dry_run: bool) -> Block:
     rows = [
-        [c.pipeline, ", ".join(map(str, c.checkpoints)) or "-", count(len(c.files)), size(c.size_bytes)]
+        [
+            c.pipeline,
+            ", ".join(map(str, c.checkpoints)) or "-",
+            count(len(c.files) + len(c.metadata)),
+            size(c.size_bytes),
+        ]
         for c in collected
         if c.checkpoints or c.files
     ]

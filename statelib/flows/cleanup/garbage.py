@@ -33,14 +33,16 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class CollectedGarbage:
-    """The checkpoints and files of one pipeline that gc deleted, or would delete. ``refused``: unneeded files that gc
-    never deletes, because neither their name nor their directory proves that they belong to the pipeline."""
+    """The checkpoints and files of one pipeline that gc deleted, or would delete. ``files``: their data files.
+    ``size_bytes``: the size of these and of ``metadata``, their ``_metadata`` files. ``refused``: unneeded files that
+    gc never deletes, because neither their name nor their directory proves that they belong to the pipeline."""
 
     pipeline: PipelineName
     checkpoints: tuple[CheckpointId, ...]
     files: tuple[str, ...]
     size_bytes: int
     refused: tuple[str, ...]
+    metadata: tuple[str, ...] = ()
 
 
 def collect_garbage(
@@ -96,13 +98,28 @@ def _report(deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[Condem
     """Return the result of deleting by the plan. ``unneeded``: the files that nothing refers to, condemned or not."""
     is_ours = partial(_is_ours, deployment.root_uri(), plan.pipeline)
     allowed = [file for file in plan.files if is_ours(file)]
+    metadata = _metadata_sizes(deployment, plan)
     return CollectedGarbage(
         plan.pipeline,
         tuple(record.checkpoint_id for record in plan.checkpoints),
         tuple(file.uri for file in allowed),
-        sum(file.size_bytes for file in allowed),
+        sum(file.size_bytes for file in allowed) + sum(metadata.values()),
         tuple(sorted(file.uri for file in unneeded if not is_ours(file))),
+        tuple(metadata),
     )
+
+
+def _metadata_sizes(deployment: Deployment, plan: DiscardPlan) -> dict[str, int]:
+    """Return the sizes of the ``_metadata`` files that are deleted with the checkpoints of a plan, by their URIs. That
+    of a directory in which another checkpoint lives stays."""
+    cleanup = deployment.catalog().cleanup
+    sizes = cleanup.metadata_bytes(plan.pipeline) if plan.checkpoints else {}
+    going = {(plan.pipeline, record.checkpoint_id) for record in plan.checkpoints}
+    return {
+        f"{record.directory}/{METADATA_NAME}": sizes[record.checkpoint_id]
+        for record in plan.checkpoints
+        if record.checkpoint_id in sizes and going.issuperset(cleanup.living_in(record.directory))
+    }
 
 
 def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:

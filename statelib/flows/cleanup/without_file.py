@@ -86,7 +86,7 @@ def _offer(deployment: Deployment, name: PipelineName, reason: str) -> WithoutFi
     chosen, stays = _chosen(deployment, deployment.catalog().cleanup.situation(name))
     (would,) = collect_garbage(deployment, name, dry_run=True, also={name: chosen})
     command = "" if reason else f"statelib pipelines discard {name}"
-    return WithoutFile(name, chosen, stays, len(would.files), would.size_bytes, command, reason)
+    return WithoutFile(name, chosen, stays, len(would.files) + len(would.metadata), would.size_bytes, command, reason)
 
 
 def _chosen(deployment: Deployment, situation: Situation) -> tuple[tuple[CheckpointId, ...], tuple[CheckpointId, ...]]:
