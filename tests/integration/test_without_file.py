@@ -35,7 +35,7 @@ def test_a_pipeline_without_a_file_is_named_and_deleted_only_on_request(deployme
     result = call(deployment, "gc")
     assert (result.exit_code, result.stdout) == (0, "nothing to delete\n")
     assert "tally has no pipeline file" in result.stderr
-    assert "4 checkpoints, 8 files" in result.stderr
+    assert "4 checkpoints, 12 files" in result.stderr
     assert "statelib pipelines discard tally" in result.stderr
     (offer,) = json.loads(said(deployment, "gc", "--json"))["without_file"]
     assert (offer["checkpoints"], offer["stays"]) == ([1, 2, 3, 4], [saved])
