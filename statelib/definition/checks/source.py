@@ -34,6 +34,10 @@ def check_source(source: Source, where: Where, schedule: Schedule | None) -> Ite
     yield from place
     for name, column in source.columns.items():
         yield from _check_column(column, (*where, "columns", name))
+    for name, text in source.each.items():
+        yield from name_problems(name, (*where, "each", name), in_type=True)
+        if not text.strip():
+            yield Problem((*where, "each", name), "expected an expression in SQL for a list, found none")
     templates = [
         problem
         for field, text in source.templates.items()

@@ -67,14 +67,15 @@ class Source(Part):
     """The source of the events: the files under ``path`` in a ``format``, a ``table`` of Spark's catalog, or what a
     format reads by its ``options`` alone, such as a JDBC query. ``file_schema``: the columns of the files and their
     types, as Spark writes them, for files that may lack some of them; None: Spark finds them in the files.
-    ``incremental``: the path is a table, and a run reads the commits since those that the state has. ``where``: a
-    condition in SQL on the source's own columns. ``delete_when``: such a condition, which holds for the events that
-    delete their key. ``changes``: the events are the changes of a log. ``path``, ``table``, ``where`` and the
-    options are templates for str.format with ``data`` (the deployment's root of data) and ``start``, ``end``
-    (datetimes of the data interval, in the schedule's zone); options also with ``env[NAME]``, a variable of the
-    Spark driver's environment. ``time_zone``: the zone of the source's times without a zone, such as Europe/Berlin.
-    ``on_missing``: whether a path that does not exist, or has no files, is an error or an interval without events.
-    ``ready`` None: the events are complete whenever a run reads them."""
+    ``incremental``: the path is a table, and a run reads the commits since those that the state has. ``each``: each
+    element of a list is an event: expressions in SQL for lists, by the name of the column that has the element; a later
+    one may use the names before it. ``where``: a condition in SQL on the source's own columns. ``delete_when``: such a
+    condition, which holds for the events that delete their key. ``changes``: the events are the changes of a log.
+    ``path``, ``table``, ``where`` and the options are templates for str.format with ``data`` (the deployment's root of
+    data) and ``start``, ``end`` (datetimes of the data interval, in the schedule's zone); options also with
+    ``env[NAME]``, a variable of the Spark driver's environment. ``time_zone``: the zone of the source's times without a
+    zone, such as Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an error or an
+    interval without events. ``ready`` None: the events are complete whenever a run reads them."""
 
     format: str | None = None
     path: str | None = None
@@ -82,6 +83,7 @@ class Source(Part):
     options: dict[str, Option] = Field(default={})
     file_schema: str | None = None
     incremental: Switch = False
+    each: dict[str, str] = Field(default={})
     where: str | None = None
     delete_when: str | None = None
     changes: ChangeLogColumns | None = None

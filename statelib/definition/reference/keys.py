@@ -133,6 +133,8 @@ DESCRIPTIONS = {
     "source.incremental": "Whether a run reads the commits to a table (`format: delta` with `path`, or "
     "`format: iceberg` with `table`) since those that the state has, instead of dated events: "
     "[Sources](../sources.md#new-commits-of-a-table).",
+    "source.each": "Each element of a list is an event: an expression in Spark's SQL for the list, by the name of the "
+    "column that has the element: `{line: payload.lines}`. Several are applied in their order, for lists within lists.",
     "source.where": "A condition in Spark's SQL on the source's own columns. A template like `path`, for example "
     "`at >= '{start}' AND at < '{end}'`. It bounds an interval's events if no path does.",
     "source.delete_when": "A condition in Spark's SQL on the source's own columns, such as `op = 'd'`. An event for "

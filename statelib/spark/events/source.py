@@ -68,6 +68,7 @@ def _reason_for_spark(
     if (
         source.options
         or source.file_schema
+        or source.each
         or source.where
         or source.delete_when
         or source.changes

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from statelib.definition.parts.source import ChangeLogColumns
 from statelib.definition.pipeline import Pipeline
@@ -47,8 +47,8 @@ same for all rows of one query, and therefore not a value of chance."""
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
-    """Return the events of one part: the rows of ``frame`` that the source's ``where`` accepts, with all declared
-    columns.
+    """Return the events of one part: the rows of ``frame``, or the elements of their lists, that the source's ``where``
+    accepts, with all declared columns.
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``bad-expression``."""
     with _naming_schema(part):
@@ -69,8 +69,11 @@ def _naming_schema(part: SourcePart) -> Iterator[None]:
 
 def _events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
     source = part.source
-    if source.where or source.delete_when or source.changes or any(column.expr for column in source.columns.values()):
+    computed = any(column.expr for column in source.columns.values())
+    if source.each or source.where or source.delete_when or source.changes or computed:
         check_strict(spark, pipeline, part.field)
+    for name, text in source.each.items():
+        frame = _elements(pipeline, f"{part.field}.each.{name}", name, text, frame)
     if part.where is not None:
         frame = checked_expression(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
     if source.changes is not None:
@@ -85,6 +88,16 @@ def _events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame:
             hint=f"correct {part.field}.columns in the pipeline file",
         )
     return frame.selectExpr(*_columns(pipeline, part, frame, actual))
+
+
+def _elements(pipeline: Pipeline, field: str, name: str, text: str, frame: DataFrame) -> DataFrame:
+    """Return a row per element of a list, with the element in the column ``name`` beside the columns of its row."""
+    if name.lower() in map(str.lower, frame.columns):
+        raise _bad_expression(pipeline, field, text, "the source has a column of this name: choose another name")
+    (values,) = checked_expression(pipeline, field, text, frame, f"({text})").schema.fields
+    if not isinstance(values.dataType, ArrayType):
+        raise _bad_expression(pipeline, field, text, f"expected a list, found {values.dataType.simpleString()}")
+    return frame.selectExpr("*", f"explode({text}) AS `{name}`")
 
 
 def _changed_rows(pipeline: Pipeline, part: SourcePart, changes: ChangeLogColumns, frame: DataFrame) -> DataFrame:
