@@ -10,6 +10,7 @@ from statelib.cli.ending import confirmed, errors
 from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings, Yes
 from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present, show
 from statelib.cli.presenters.console import ProgressBar, working
+from statelib.cli.presenters.differences import differences_table
 from statelib.cli.presenters.values import count, minute
 from statelib.cli.spark_session import require_for_runs, session
 from statelib.definition.source.intervals import moment
@@ -95,8 +96,7 @@ def _differences_view(differences: Differences) -> Iterator[Block]:
     yield TextTable(f"Differences, by {amount(differences.events, 'event')}", columns, rows)
     for each in differences.states:
         if each.sample:
-            shown = [TableColumn(name.replace("_", " "), wraps=name in ("before", "after")) for name in each.sample[0]]
-            yield TextTable(each.state, shown, [list(entry.values()) for entry in each.sample])
+            yield differences_table(each.state, each.sample)
 
 
 def _result_view(plan: MendPlan, record: CheckpointRecord | None) -> Iterator[Block]:

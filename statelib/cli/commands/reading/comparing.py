@@ -13,7 +13,8 @@ from statelib.cli.named_snapshots import KeyType, Relocate, Snapshot, State, mov
 from statelib.cli.options import Json
 from statelib.cli.paths import local_file, path_of
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
-from statelib.cli.presenters.values import count, short_bytes
+from statelib.cli.presenters.differences import differences_table
+from statelib.cli.presenters.values import count
 from statelib.errors import InvalidRequestError
 from statelib.formats.text.plain_text import texts
 from statelib.model.amounts import amount
@@ -135,8 +136,7 @@ def _view(result: _Result) -> Iterator[Block]:
         entries = _entries(rows)
         if entries:
             shown = ["change", *(c for c in rows.column_names if c != "change")]
-            columns = [TableColumn(c.replace("_", " "), wraps=c in ("before", "after")) for c in shown]
-            yield TextTable(name, columns, [[short_bytes(entry[c]) for c in shown] for entry in entries])
+            yield differences_table(name, [{c: entry[c] for c in shown} for entry in entries])
     for path in result.files:
         yield Line(path)
     different = sum(state.different for state in result.states)
