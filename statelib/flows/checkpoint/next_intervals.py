@@ -56,8 +56,10 @@ def check_over(
     pipeline: Pipeline, chosen: Sequence[DataInterval], *, assume_ready: bool, clock: Callable[[], int] = now_ms
 ) -> None:
     """Raise RetryableError (``interval-not-over``) if an interval ends in the future, because its later events would
-    never be applied. ``assume_ready``: the caller has said that the events are complete."""
-    if assume_ready or not chosen or chosen[-1].end_ms <= clock():
+    never be applied. Those of incremental sources would: the next run reads all commits that this one has not read.
+    ``assume_ready``: the caller has said that the events are complete."""
+    loses_none = assume_ready or all(source.incremental for source in pipeline.inputs.values())
+    if loses_none or not chosen or chosen[-1].end_ms <= clock():
         return
     first = next(interval for interval in chosen if interval.end_ms > clock())
     raise RetryableError(
