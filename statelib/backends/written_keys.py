@@ -54,11 +54,13 @@ class WrittenKeys(WrappedBackend):
     writes to ``inner`` must go through it.
 
     Each distinct written key is held in memory once, serialized, with two numbers, and up to three times during a
-    merge. ``empty``: whether ``inner`` has no entries yet."""
+    merge. ``keys``: the number of distinct keys that have state in ``inner`` now, per key group; None if it is
+    unknown."""
 
-    def __init__(self, inner: KeyedStateBackend, *, empty: bool = False) -> None:
+    def __init__(self, inner: KeyedStateBackend, keys: KeyCounts | None = None) -> None:
         super().__init__(inner)
-        self._empty = empty
+        self._before = keys
+        self._empty = keys is not None and not keys.total
         self._alone = len(inner.schema.states) == 1 and one_entry_per_key(inner.schema.states[0])
         self._tally = _NOTHING
         self._pending: list[_Tally] = []
@@ -93,9 +95,10 @@ class WrittenKeys(WrappedBackend):
         self._merge()
         return int(self._tally.changed.sum()) if self._counts_changes else None
 
-    def keys_after(self, before: KeyCounts | None) -> KeyCounts | None:
-        """Return the number of distinct keys that have state now, per key group. ``before``: the same counts at the
-        time when this object was created. None if ``before`` is None, or if entries were loaded since."""
+    def keys_after(self) -> KeyCounts | None:
+        """Return the number of distinct keys that have state now, per key group. None if it was unknown when this
+        object was created, or if entries were loaded since."""
+        before = self._before
         if before is None or self._loaded:
             return None
         self._merge()

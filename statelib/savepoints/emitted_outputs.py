@@ -3,7 +3,7 @@
 They are side data of the checkpoint, per subtask, under a name that no pipeline can declare. No run restores them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,8 +13,8 @@ from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 from statelib.model.checkpoint import CheckpointManifest, SideDataRecord
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.savepoints.opened import Checkpoint, located
+from statelib.savepoints.tables.gathering import gathered
 
-_ROWS_AT_ONCE = 1 << 16
 _PREFIX = f"{OWN_STATE_PREFIX}output."
 
 
@@ -39,24 +39,10 @@ def emitted_rows(opened: Checkpoint, output: str) -> Iterator[pa.Table]:
             data = pa.py_buffer(opened.reader().read(record.handle))
             try:
                 with pa.ipc.open_stream(data) as stream:
-                    yield from _gathered(stream)
+                    # A function that is called for each timer may have emitted many batches of a few rows.
+                    yield from gathered(pa.Table.from_batches([batch]) for batch in stream)
             except (pa.ArrowInvalid, OSError) as error:
                 raise CorruptStateError(f"not an Arrow stream: {error}", kind="bad-output") from error
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of batches in tables of bounded size. A function that is called for each timer may have emitted
-    many batches of a few rows."""
-    gathered: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        gathered.append(batch)
-        rows += len(batch)
-        if rows >= _ROWS_AT_ONCE:
-            yield pa.Table.from_batches(gathered).combine_chunks()
-            gathered, rows = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered).combine_chunks()
 
 
 def without_outputs(opened: Checkpoint) -> Checkpoint:

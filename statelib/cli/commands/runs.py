@@ -106,8 +106,10 @@ def run(
         bounds = [None if text is None else moment(text, definition.zone) for text in (start, end)]
         with wiring.planning_deployment() as planner:
             chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
-        run_settings = {"assume_ready": assume_ready, "as_json": as_json}
-        results = [] if dry_run else _applied(deployment, definition, chosen, (master, conf), **run_settings)
+        results: Results = []
+        if not dry_run:
+            spark = (master, conf)
+            results = _applied(deployment, definition, chosen, spark, assume_ready=assume_ready, as_json=as_json)
     checkpoints = [asdict(record) | {"already_completed": existed} for record, existed in results]
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": checkpoints, "errors": {}}

@@ -75,5 +75,7 @@ def _is_moot(part: PartRule, listing: SourceListing | None, look: Look) -> bool:
     """Return whether the marker need not be checked, because its directory is missing and is allowed to be."""
     if listing is None or listing.exists or part.marker is None or part.path is None:
         return False
-    directory = split_pattern(part.path)[0].rstrip("/")
-    return part.marker.startswith(f"{directory}/") and not look(directory).exists
+    directory, pattern = split_pattern(part.path)
+    if not part.marker.startswith(f"{directory.rstrip('/')}/"):
+        return False
+    return not pattern or not look(directory.rstrip("/")).exists

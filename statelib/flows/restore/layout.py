@@ -49,10 +49,13 @@ def lay_out(
     handles = [(part.handle.key_group_range, part) for part in source.sources()]
     sources = assign(handles, parallelism, pipeline.max_parallelism)
     operator_sources = _operator_sources(source, parallelism)
-    keys, below = (
+    total, below = (
         tuple(None if counts is None else counts.cut(key_groups) for key_groups in ranges)
         for counts in (source.keys(counted), source.keys_below_deltas(counted))
     )
+    # One subtask may have open deltas while another has none.
+    has_deltas = [any(part.deltas for part in parts) for parts in sources]
+    keys = tuple(one or (None if open_ else low) for one, low, open_ in zip(total, below, has_deltas, strict=True))
     return RestoreLayout(schema, ranges, sources, states, operator_sources, keys, below)
 
 

@@ -19,6 +19,7 @@ from statelib.model.state import KeyedStateSchema
 from statelib.model.types import Tuple
 from statelib.savepoints.emitted_outputs import outputs_of
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.tables.gathering import gathered
 from statelib.savepoints.tables.parquet_tables import storable
 from statelib.savepoints.tables.state_table import StateTable, state_table
 from statelib.storage.local.scratch import scratch_directory
@@ -33,8 +34,6 @@ _SETTINGS = {
 }
 Tables = Mapping[str, StateTable]
 """The states by the names of their tables."""
-_INSERTED_BYTES = 16 << 20
-"""The least bytes of entries that are gathered for one insertion."""
 _POSITION = re.compile(r"\s*LINE \d+: .*", re.DOTALL)
 """The part of an error of DuckDB that shows its place in the query."""
 _DESCRIBES = re.compile(r"\s*(describe|desc|show)\b", re.IGNORECASE)
@@ -132,22 +131,8 @@ def _fill(
     for name, table in tables.items():
         if _names(sql, name):
             groups = asked_key_groups(database, sql, table.schema, _key_names(table.schema, key))
-            for part in _gathered(table.entries(groups, scratch)):
+            for part in gathered(table.entries(groups, scratch)):
                 _insert(database, name, _flat(table, part, key))
-
-
-def _gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of the parts in fewer, larger tables, because each insertion costs some milliseconds."""
-    pending: list[pa.Table] = []
-    size = 0
-    for part in parts:
-        pending.append(part)
-        size += part.nbytes
-        if size >= _INSERTED_BYTES:
-            yield pa.concat_tables(pending)
-            pending, size = [], 0
-    if pending:
-        yield pa.concat_tables(pending)
 
 
 def _names(sql: str, table: str) -> bool:

@@ -11,9 +11,11 @@ from statelib.storage.objects.uris import location_if_object
 from statelib.storage.registry import PLACES
 from statelib.storage.source_listing import name_expression, split_pattern, visible_source
 
-_LOCAL = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*?)(/[^/%\[\]{}\\]*[*?][^/%\[\]{}\\]*)?")
-"""An absolute local path without escapes, whose last name may have the wildcards ``*`` and ``?``."""
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^%*?\[\]{}\\]+?)(/[^/%\[\]{}\\]*[*?][^/%\[\]{}\\]*)?")
+_PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
+"""An absolute local path without wildcards and escapes."""
+_PLAIN_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^%*?\[\]{}\\]+)")
+_PLAIN_PATTERN = re.compile(r"[^%\[\]{}\\]*")
+"""A name without escapes, and without wildcards other than ``*`` and ``?``."""
 
 
 class LeftToSparkError(Exception):
@@ -46,7 +48,7 @@ def open_file(path: str) -> BinaryIO | str:
 
 
 def _local_files(location: str, source: Source) -> Sequence[str]:
-    directory, pattern = _split(_LOCAL, location)
+    directory, pattern = _split(_PLAIN, location)
     path = Path(directory)
     if not path.exists() and source.on_missing == "empty":
         return []
@@ -62,7 +64,7 @@ def _local_files(location: str, source: Source) -> Sequence[str]:
 
 
 def _objects(uri: str) -> Sequence[str]:
-    directory, pattern = _split(_URI, uri)
+    directory, pattern = _split(_PLAIN_URI, uri)
     try:
         entries = sorted(entry.below for entry in PLACES.kind(directory).source_entries(directory))
     except StatelibError as error:
@@ -75,12 +77,13 @@ def _objects(uri: str) -> Sequence[str]:
     return [directory] if entries == [()] else [f"{directory.rstrip('/')}/{name}" for name in names]
 
 
-def _split(form: re.Pattern[str], location: str) -> tuple[str, re.Pattern[str] | None]:
+def _split(plain: re.Pattern[str], location: str) -> tuple[str, re.Pattern[str] | None]:
     """Return the location before its last name if that is a pattern, and the pattern; otherwise the whole and None."""
-    match = form.fullmatch(location)
-    if match is None:
+    directory, names = split_pattern(location)
+    match = plain.fullmatch(directory)
+    if match is None or len(names) > 1 or not all(map(_PLAIN_PATTERN.fullmatch, names)):
         raise LeftToSparkError(f"{location} is no plain path")
-    return match[1], name_expression(match[2][1:]) if match[2] else None
+    return match[1], name_expression(names[0]) if names else None
 
 
 def _is_hidden(name: str) -> bool:

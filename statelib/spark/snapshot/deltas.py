@@ -20,5 +20,5 @@ def report_of_delta(plan: SnapshotPlan, report: SubtaskReport) -> SubtaskReport:
     assert isinstance(report.keyed, ChangelogStateBackendHandleImpl)
     if len(report.keyed.log) > len(source.handle.log):
         deltas = (*deltas, Delta(plan.record.checkpoint_id, report.key_group_range, report.statistics))
-    keys = None if deltas else plan.layout.keys_below_deltas[report.subtask]
+    keys = None if deltas else plan.layout.keys[report.subtask]
     return replace(report, statistics=settled, deltas=deltas, keys=keys, restored_from=BLIND)

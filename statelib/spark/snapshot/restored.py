@@ -79,29 +79,17 @@ def restored_state(
         return
     sources = layout.sources[subtask]
     size_bytes = bytes_to_read(layout.schema, layout.ranges[subtask], sources, pipeline.backend)
-    merging = _Merging(layout, subtask)
-    with live_backend(pipeline, deployment, layout, subtask, attempt, watched=merging) as restored:
-        counted = merging.keys()
+    merged: list[WrittenKeys] = []
+
+    def counting(backend: KeyedStateBackend) -> KeyedStateBackend:
+        merged.append(WrittenKeys(backend, layout.keys_below_deltas[subtask]))
+        return merged[0]
+
+    with live_backend(pipeline, deployment, layout, subtask, attempt, watched=counting) as restored:
+        counted = layout.keys[subtask]
+        if counted is None and merged:
+            counted = merged[0].keys_after()
         yield RestoredState(restored, counted, size_bytes if sources else None, max(clock() - began_ms, 0))
-
-
-class _Merging:
-    """The number of keys of a restored state, counted while open deltas are merged into it."""
-
-    def __init__(self, layout: RestoreLayout, subtask: int) -> None:
-        self._known, self._below = layout.keys[subtask], layout.keys_below_deltas[subtask]
-        self._has_deltas = any(source.deltas for source in layout.sources[subtask])
-        self._written: WrittenKeys | None = None
-
-    def __call__(self, backend: KeyedStateBackend) -> KeyedStateBackend:
-        self._written = WrittenKeys(backend, empty=self._below is not None and not self._below.total)
-        return self._written
-
-    def keys(self) -> KeyCounts | None:
-        """Return the number of keys with the deltas; None if it is unknown."""
-        if self._known is None and self._written is not None:
-            return self._written.keys_after(self._below)
-        return self._known if self._has_deltas else self._known or self._below
 
 
 def _partial(

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelib.backends.changed_entries import ChangedEntries
 from statelib.backends.changelog import DeltaKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
@@ -121,9 +120,7 @@ def _snapshot_subtask(
         crash_point("subtask: restored")
         backend = logging_backend(work.pipeline, plan, subtask, restored.backend)
         operator = restored_operator(work.pipeline, work.plan, subtask)
-        watched = _watched(work, subtask, backend, restored.keys)
-        applied = _applied(work, subtask, backend, operator, keyed, watched=watched, change=change)
-        written = watched[1]
+        applied, written = _applied(work, subtask, backend, operator, keyed, keys=restored.keys, change=change)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
         with noting_task_error(plan.attempt, subtask, _ASYNC), closing(make(backend, operator)) as strategy:
@@ -149,7 +146,7 @@ def _snapshot_subtask(
                 restored=restored.measure(),
                 upload_ms=upload_ms,
                 keys_changed=written.keys_changed,
-                keys=_keys(work, subtask, restored.keys, written),
+                keys=_keys(work, subtask, written),
             )
         return report_of_delta(plan, report) if plan.is_blind(subtask) else report
 
@@ -161,17 +158,18 @@ def _applied(
     operator: OperatorStateBackend,
     events: pa.Table,
     *,
-    watched: tuple[ChangedEntries, WrittenKeys],
+    keys: KeyCounts | None,
     change: Change,
-) -> IntervalResult:
-    """Change the keyed state and the operator state of the subtask by its events. ``watched``: the backend in the
-    wrappers of :func:`_watched`."""
-    recorder, written = watched
+) -> tuple[IntervalResult, WrittenKeys]:
+    """Change the keyed state and the operator state of the subtask by its events; return (result, what was written).
+    ``keys``: the number of keys of the backend, None if it is unknown."""
+    recorder = recording(work.pipeline, work.plan, subtask, backend)
+    written = WrittenKeys(recorder, keys)
     if isinstance(backend, DeltaKeyedStateBackend):
         change = partial(apply_events, deleted=backend.delete)
     result = change(work.pipeline, written, events, _progress(work.plan), operator)
     finish_operator(work.pipeline, work.plan, subtask, operator, recorder)
-    return result
+    return result, written
 
 
 def _progress(plan: SnapshotPlan) -> Progress:
@@ -257,23 +255,14 @@ def _restored(
     )
 
 
-def _watched(
-    work: Work, subtask: int, backend: KeyedStateBackend, before: KeyCounts | None
-) -> tuple[ChangedEntries, WrittenKeys]:
-    """Return the backend in a wrapper that records changes for feeds, and that in one that counts the written keys.
-    ``before``: the number of keys of the backend, None if it is unknown."""
-    recorder = recording(work.pipeline, work.plan, subtask, backend)
-    return recorder, WrittenKeys(recorder, empty=before is not None and not before.total)
-
-
-def _keys(work: Work, subtask: int, before: KeyCounts | None, written: WrittenKeys) -> KeyCounts | None:
+def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
     """Return the number of keys of the subtask after the interval; None if it is unknown, as with open deltas. If the
-    number ``before`` the interval is unknown, the keys are counted, but only if a restore or a snapshot reads the whole
+    number before the interval is unknown, the keys are counted, but only if a restore or a snapshot reads the whole
     state in any case."""
     layout = work.plan.layout
     if work.plan.is_blind(subtask):
         return None
-    counted = written.keys_after(before)
+    counted = written.keys_after()
     if counted is not None:
         return counted
     restored = (layout.schema, layout.ranges[subtask], layout.sources[subtask])

@@ -16,7 +16,7 @@ from statelib.backends.rocksdb import backend as rocksdb
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.written_keys import WrittenKeys
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, no_keys
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, no_keys
 from statelib.model.types import LONG, STRING, VOID, StateType, Tuple
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.scalars.windows import MOMENT
@@ -25,7 +25,7 @@ from tests.support.extent import examples
 GROUPS = 16
 
 
-def backend_of(key_type: StateType) -> WrittenKeys:
+def backend_of(key_type: StateType, keys: KeyCounts | None = None) -> WrittenKeys:
     states = (
         StateDescriptor("total", StateKind.VALUE, LONG),
         StateDescriptor("per_item", StateKind.MAP, LONG, STRING),
@@ -33,7 +33,7 @@ def backend_of(key_type: StateType) -> WrittenKeys:
         StateDescriptor("_timer_state/event_t", StateKind.TIMERS, VOID),
     )
     schema = KeyedStateSchema(key_type, GROUPS, states)
-    backend = WrittenKeys(HeapKeyedStateBackend(schema, KeyGroupRange(0, GROUPS - 1)))
+    backend = WrittenKeys(HeapKeyedStateBackend(schema, KeyGroupRange(0, GROUPS - 1)), keys)
     backend.count_changes()
     return backend
 
@@ -167,14 +167,14 @@ def test_the_counted_keys_are_those_of_a_model_in_plain_python(
             else RocksDBKeyedStateBackend(schema, whole, str(tmp_path / str(next(numbers))), "test")
         )
         model: Entries = {name: set() for name in names}
-        recorded, empty = no_keys(whole), True
+        recorded = no_keys(whole)
         for steps in (first, second):
-            written = WrittenKeys(backend, empty=empty)
+            written = WrittenKeys(backend, recorded)
             for state, entries, remove in steps:
                 if state in names:
                     change(written, state, entries, remove=remove)
                     after(model, state, entries, remove=remove)
-            result = written.keys_after(recorded)
+            result = written.keys_after()
             assert result is not None
             assert result.total == len({key for entries in model.values() for key, _ in entries})
             counter = KeyCounter(schema)
@@ -182,7 +182,7 @@ def test_the_counted_keys_are_those_of_a_model_in_plain_python(
                 for rows in backend.scan(name):
                     counter.add(index, rows)
             assert counter.counts().keys.tolist() == result.keys.tolist()
-            recorded, empty = result, False
+            recorded = result
         backend.close()
 
     hold()
@@ -191,8 +191,8 @@ def test_the_counted_keys_are_those_of_a_model_in_plain_python(
 def test_the_number_of_keys_is_unknown_after_a_run_if_it_was_unknown_before() -> None:
     backend = backend_of(STRING)
     write(backend, "total", keys_of(STRING, [1, 2]))
-    assert backend.keys_after(None) is None
-    source = backend_of(STRING)
+    assert backend.keys_after() is None
+    source = backend_of(STRING, no_keys(KeyGroupRange(0, GROUPS - 1)))
     for rows in backend.scan("total"):
         source.load("total", rows)
-    assert source.keys_after(no_keys(KeyGroupRange(0, GROUPS - 1))) is None
+    assert source.keys_after() is None
