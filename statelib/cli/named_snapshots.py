@@ -20,8 +20,8 @@ from statelib.serializers.type_text import parse_type
 Snapshot = Annotated[
     str,
     typer.Argument(
-        help="<pipeline>/<id>, <pipeline>/head, <pipeline>/latest, <pipeline>@<moment> for the state as of then, or "
-        "the path of a snapshot directory.",
+        help="<pipeline>, which means its head, <pipeline>/<id>, <pipeline>/latest, <pipeline>@<moment> for the state "
+        "as of then, or the path of a snapshot directory.",
         autocompletion=completion.snapshots,
     ),
 ]

@@ -20,6 +20,15 @@ PipelineOption = Annotated[
 CheckpointArgument = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="<pipeline>/<id>.", autocompletion=completion.checkpoints)
 ]
+NamedCheckpoint = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT",
+        help="<pipeline>, which means its head, <pipeline>/<id>, <pipeline>/latest, or <pipeline>@<moment> for the "
+        "state as of then.",
+        autocompletion=completion.snapshots,
+    ),
+]
 Master = Annotated[
     str,
     typer.Option(

@@ -15,10 +15,16 @@ _NO_ID = ("ambiguous-id", "bad-checkpoint", "bad-name", "no-checkpoint", "no-pip
 
 
 def path_of(snapshot: str) -> str:
-    """Return the absolute path or URI that the text names; '' if it is an id, ``<pipeline>/<id>``."""
-    if is_id(snapshot) and not Path(snapshot).exists():
+    """Return the absolute path or URI that the text names; '' if it is the name of a checkpoint, such as ``sales/4``.
+
+    A text that could be both names a path only if there is a snapshot. ``./sales`` is always a path."""
+    if is_id(snapshot) and not _has_snapshot(Path(snapshot)):
         return ""
     return snapshot if ":" in snapshot and not Path(snapshot).exists() else _absolute(snapshot)
+
+
+def _has_snapshot(path: Path) -> bool:
+    return path.is_file() or (path / "_metadata").exists()
 
 
 def absolute_target(target: str) -> str:
@@ -42,8 +48,10 @@ def explained_as_id(snapshot: str) -> Iterator[None]:
     except (InvalidRequestError, NotFoundError) as error:
         if error.kind not in _NO_ID:
             raise
+        path = Path(_absolute(snapshot))
+        reason = f"{path} has no _metadata" if path.exists() else f"there is no {path}"
         raise type(error)(
-            f"{snapshot}: as a path, there is no {_absolute(snapshot)}; as <pipeline>/<id>, {error.message}",
+            f"{snapshot}: as a path, {reason}; as the name of a checkpoint, {error.message}",
             kind=error.kind,
             hint=error.hint or "statelib checkpoints list shows the ids",
         ) from error

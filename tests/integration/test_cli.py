@@ -106,7 +106,7 @@ def test_show_prints_the_record_and_the_snapshot_as_json(shop: Deployment) -> No
 
 BAD_IDS = {
     "5": "ids count per pipeline",
-    "sales": "expected <pipeline>/<id>",
+    "sails": "pipeline 'sails' is neither in the catalog nor in",
     "sales/x": "expected <pipeline>/<id>",
     "sales/0": "expected <pipeline>/<id>",
     "sales/²": "expected <pipeline>/<id>",
@@ -136,7 +136,7 @@ def test_errors_are_printed_as_json_on_request(shop: Deployment) -> None:
     assert result.stderr == ""
     error = json.loads(result.stdout)
     assert error["error"] == "no-checkpoint"
-    assert error["message"].endswith("as <pipeline>/<id>, pipeline sales has no checkpoint 99")
+    assert error["message"].endswith("as the name of a checkpoint, pipeline sales has no checkpoint 99")
     assert error["hint"]
 
 

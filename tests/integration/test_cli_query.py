@@ -87,7 +87,7 @@ def test_the_result_is_printed_as_a_table(shop: Deployment) -> None:
         shop, "query", "sales", "SELECT shop, sold, NULL AS none, [sold] AS list FROM total WHERE shop = 'shop-1'"
     )
     assert [line.split() for line in result.stdout.splitlines()] == [
-        [], ["sales/head"], ["shop", "sold", "none", "list"], ["─" * len(result.stdout.splitlines()[3])],
+        [], ["sales"], ["shop", "sold", "none", "list"], ["─" * len(result.stdout.splitlines()[3])],
         ["shop-1", "4", "-", "[4]"],
     ]  # fmt: skip
     assert result.stderr == "1 row\n"

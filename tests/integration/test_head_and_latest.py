@@ -30,13 +30,14 @@ def number(text: str) -> object:
 
 def test_head_is_the_base_of_the_next_run_and_latest_the_newest_checkpoint(shop: Deployment, tmp_path: Path) -> None:
     assert number(said(shop, "checkpoints", "show", "sales/head", "--json")) == 1
+    assert number(said(shop, "checkpoints", "show", "sales", "--json")) == 1
     assert number(said(shop, "checkpoints", "show", "sales/latest", "--json")) == 5
     assert json.loads(said(shop, "inspect", "sales/latest", "--json"))["checkpoint_id"] == 5
     for name in ("head", "1"):
         said(shop, "export", f"sales/{name}", "--state", "total", "-o", tmp_path / name)
     assert (tmp_path / "head").read_bytes() == (tmp_path / "1").read_bytes()
-    assert "chk-5" in said(shop, "verify", "sales/latest")
-    by_name = said(shop, "checkpoints", "diff", "sales/head", "sales/latest", "--json")
+    assert ["chk-1" in said(shop, "verify", "sales"), "chk-5" in said(shop, "verify", "sales/latest")] == [True, True]
+    by_name = said(shop, "checkpoints", "diff", "sales", "sales/latest", "--json")
     assert json.loads(by_name) == json.loads(said(shop, "checkpoints", "diff", "sales/1", "sales/5", "--json"))
 
 
@@ -52,10 +53,13 @@ def test_a_pipeline_without_head_or_checkpoints_is_an_error(shop: Deployment) ->
     assert "new/head: pipeline new has no head" in refused(shop, "inspect", "new/head")
     assert "new/latest: pipeline new has no completed checkpoint" in refused(shop, "inspect", "new/latest")
     assert "pipeline 'none' is neither in the catalog nor in" in refused(shop, "inspect", "none/head")
+    assert "pipeline 'none' is neither in the catalog nor in" in refused(shop, "inspect", "none")
+    assert "ids count per pipeline" in refused(shop, "inspect", "5")
 
 
 def test_commands_that_delete_accept_only_ids(shop: Deployment) -> None:
     assert "expected <pipeline>/<id>" in refused(shop, "checkpoints", "dispose", "sales/latest")
+    assert "expected <pipeline>/<id>" in refused(shop, "checkpoints", "dispose", "sales")
 
 
 def test_spark_loads_head_and_latest(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

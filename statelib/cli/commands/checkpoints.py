@@ -9,7 +9,7 @@ import typer
 
 from statelib.cli.commands.quarantine import gate_cell, gate_lines
 from statelib.cli.ending import end_in_trouble, errors
-from statelib.cli.options import CheckpointArgument, Json, PipelineOption
+from statelib.cli.options import Json, NamedCheckpoint, PipelineOption
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.snapshot_document import describe
 from statelib.cli.presenters.snapshot_tree import snapshot_view
@@ -107,7 +107,7 @@ def _start(interval: DataInterval) -> str:
 
 
 @app.command(epilog="Example: statelib checkpoints show aircraft_activity/4")
-def show(checkpoint: CheckpointArgument, as_json: Json = False) -> None:
+def show(checkpoint: NamedCheckpoint, as_json: Json = False) -> None:
     """Show one checkpoint: its record, the verdict of the quality gate, its states and files."""
     with errors(as_json):
         deployment = wiring.begun_deployment()

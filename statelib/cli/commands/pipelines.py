@@ -11,7 +11,7 @@ from statelib.cli import completion
 from statelib.cli.commands.publishing import standing_table
 from statelib.cli.commands.stopping import stop
 from statelib.cli.ending import errors
-from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings
+from statelib.cli.options import Json, Master, NamedCheckpoint, PipelineArgument, SparkSettings
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import count, size, when
@@ -194,14 +194,7 @@ def schema(as_json: Json = False) -> None:  # noqa: ARG001 - the answer is JSON 
 
 @app.command("fork", epilog="Example: statelib pipelines fork aircraft_activity/4 aircraft_activity_v2")
 def fork_(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="CHECKPOINT",
-            help="<pipeline>/<id> or <pipeline>/head to start from.",
-            autocompletion=completion.snapshots,
-        ),
-    ],
+    checkpoint: NamedCheckpoint,
     pipeline: Annotated[
         str,
         typer.Argument(

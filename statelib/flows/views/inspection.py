@@ -19,8 +19,7 @@ _AS_OF = re.compile(r"([^/@:]+)@(\d{4}-.*)")
 
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
-    """Open a snapshot by ``<pipeline>/<id>``, ``<pipeline>/head``, ``<pipeline>/latest`` or ``<pipeline>@<moment>``, or
-    by the path of its directory or ``_metadata`` file.
+    """Open a snapshot by the path of its directory or ``_metadata`` file, or by a name as in :func:`named_checkpoint`.
 
     Raises as :func:`stored_record` and :meth:`Deployment.open`."""
     if not is_id(text):
@@ -43,21 +42,23 @@ def stored_record(deployment: Deployment, text: str) -> CheckpointRecord:
 
 
 def is_id(text: str) -> bool:
-    """Return whether the text is a ``<pipeline>/<id>`` or ``<pipeline>@<moment>``, and not a path or a URI."""
+    """Return whether the text names a checkpoint as in :func:`named_checkpoint`, and is not a path or a URI."""
     return _AS_OF.fullmatch(text) is not None or (not text.startswith(("/", ".")) and ":" not in text)
 
 
 def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, CheckpointId]:
-    """Return (pipeline, id) of a ``<pipeline>/<id>``, of ``<pipeline>/head``, the checkpoint on which the next run
-    builds, of ``<pipeline>/latest``, the newest completed checkpoint or savepoint, or of ``<pipeline>@<moment>``, the
-    checkpoint in the head's history with the events of all intervals that had ended at that moment.
+    """Return (pipeline, id) of a ``<pipeline>/<id>``, of ``<pipeline>`` or ``<pipeline>/head``, the checkpoint on which
+    the next run builds, of ``<pipeline>/latest``, the newest completed checkpoint or savepoint, or of
+    ``<pipeline>@<moment>``, the checkpoint in the head's history with the events of all intervals that had ended at
+    that moment.
 
     Raises as :func:`parse_checkpoint` and :func:`check_pipeline`, InvalidRequestError (``bad-time``), and NotFoundError
     (``no-checkpoint``) if the pipeline has no head, nothing that is completed, or nothing of that time."""
     as_of = _AS_OF.fullmatch(text)
     if as_of:
         return _as_of(deployment, as_of[1], as_of[2])
-    name, _, word = text.rpartition("/")
+    alone = "/" not in text and text and not text.isdecimal()
+    name, _, word = f"{text}/{HEAD}".rpartition("/") if alone else text.rpartition("/")
     if word not in (HEAD, LATEST) or not name:
         return parse_checkpoint(text)
     catalog = deployment.existing_catalog()

@@ -26,10 +26,8 @@ def test_paths_and_file_uris_are_local_paths(tmp_path: Path) -> None:
 
 
 def test_the_error_for_a_mistyped_path_names_both_possible_meanings() -> None:
-    with (
-        pytest.raises(NotFoundError, match=r"chk/1: as a path, there is no /.*chk/1; as <pipeline>/<id>, not there"),
-        explained_as_id("chk/1"),
-    ):
+    expected = r"chk/1: as a path, there is no /.*chk/1; as the name of a checkpoint, not there"
+    with pytest.raises(NotFoundError, match=expected), explained_as_id("chk/1"):
         raise NotFoundError("not there", kind="no-checkpoint")
 
 
@@ -53,3 +51,20 @@ def test_a_relative_path_may_lead_upwards(tmp_path: Path, monkeypatch: pytest.Mo
     assert absolute_target("../savepoints") == str(tmp_path / "real" / "savepoints")
     assert absolute_target(str(tmp_path / "link" / ".." / "chk-1")) == str(tmp_path / "real" / "chk-1")
     assert absolute_target(str(tmp_path / "link" / "chk-1")) == str(tmp_path / "link" / "chk-1")
+
+
+def test_a_directory_without_a_snapshot_does_not_hide_the_pipeline_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sales" / "5").mkdir(parents=True)
+    (tmp_path / "chk-5").mkdir()
+    (tmp_path / "chk-5" / "_metadata").touch()
+    monkeypatch.chdir(tmp_path)
+    assert [path_of(text) for text in ("sales", "sales/5", "chk-4")] == ["", "", ""]
+    assert [path_of(text) for text in ("./sales", "chk-5", "chk-5/_metadata")] == [
+        str(tmp_path / "sales"),
+        str(tmp_path / "chk-5"),
+        str(tmp_path / "chk-5" / "_metadata"),
+    ]
+    with pytest.raises(NotFoundError, match=r"sales: as a path, /.*/sales has no _metadata"), explained_as_id("sales"):
+        raise NotFoundError("not there", kind="no-pipeline")

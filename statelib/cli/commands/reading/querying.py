@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from statelib.cli import completion
 from statelib.cli.ending import errors
-from statelib.cli.named_snapshots import KeyType, Operator, Relocate, moves_of, open_snapshot, type_of
+from statelib.cli.named_snapshots import KeyType, Operator, Relocate, Snapshot, moves_of, open_snapshot, type_of
 from statelib.cli.options import Json
 from statelib.cli.paths import path_of
 from statelib.cli.presenters.blocks import Block, Note, TableColumn, TextTable, present
@@ -22,20 +21,12 @@ from statelib.definition.output_forms import output_forms
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
 from statelib.flows import wiring
-from statelib.flows.views.inspection import HEAD
 from statelib.flows.views.query import query_snapshot
 from statelib.model.amounts import amount
 
 
 def query(
-    snapshot: Annotated[
-        str,
-        typer.Argument(
-            help="<pipeline>, which means its head, <pipeline>/<id>, <pipeline>@<moment>, or the path of a snapshot "
-            "directory.",
-            autocompletion=completion.snapshots,
-        ),
-    ],
+    snapshot: Snapshot,
     sql: Annotated[str, typer.Argument(help="One statement in DuckDB's SQL. Each state and output is a table.")],
     *,
     operator: Operator = None,
@@ -50,17 +41,16 @@ def query(
     statement names are read. Files can be read and written, too:
     COPY (SELECT ...) TO 'result.parquet'."""
     with errors(as_json):
-        name = snapshot if path_of(snapshot) or set(snapshot) & set("/@") else f"{snapshot}/{HEAD}"
-        opened = open_snapshot(name, moves_of(relocate), type_of(key_type))
+        opened = open_snapshot(snapshot, moves_of(relocate), type_of(key_type))
         if operator is not None:
             opened = opened.select(operator)
         with working(f"reading {opened.directory}"):
-            definition = _definition(name)
+            definition = _definition(snapshot)
             key, forms = (definition.key, output_forms(definition)) if definition else ((), {})
             result = query_snapshot(opened, sql, key, forms=forms)
     columns = [{"name": field.name, "type": str(field.type)} for field in result.schema]
     rows = [[_plain(row[i]) for i in range(len(columns))] for row in _rows(result)]
-    present({"columns": columns, "rows": rows}, _view(name, result, rows), as_json)
+    present({"columns": columns, "rows": rows}, _view(snapshot, result, rows), as_json)
 
 
 def _definition(name: str) -> Pipeline | None:

@@ -45,7 +45,8 @@ def verify_(
     snapshot: Annotated[
         str | None,
         typer.Argument(
-            help="<pipeline>/<id>, <pipeline>/head, or the path of a snapshot directory. Default: all completed ones.",
+            help="<pipeline>/<id>, <pipeline>, which means its head, or the path of a snapshot directory. Default: all "
+            "completed ones.",
             autocompletion=completion.snapshots,
         ),
     ] = None,
