@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.problems import DefinitionError
 from statelib.definition.source.parts import range_text
-from statelib.errors import StatelibError
+from statelib.errors import InvalidRequestError, StatelibError
 from statelib.flows.checkpoint.next_intervals import applied_position, next_intervals
 from statelib.flows.wiring import Deployment
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
@@ -44,7 +44,9 @@ def try_pipeline(
     tried: list[TriedSource] = []
     faults: list[DefinitionError] = []
     try:
-        interval = next_intervals(deployment, pipeline, *bounds)[0]
+        interval = next(iter(next_intervals(deployment, pipeline, *bounds)), None)
+        if interval is None:
+            raise InvalidRequestError("--end: the state has all intervals that end by then", kind="bad-interval")
     except StatelibError as error:
         return [], [_fault(pipeline, error)]
     for field in pipeline.inputs:

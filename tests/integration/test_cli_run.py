@@ -75,6 +75,11 @@ def test_runs_of_a_range_and_of_the_next_interval_stop_at_a_failure_and_continue
     ]  # fmt: skip
     assert totals(deployment, "orders/5") == {"a": 13, "b": 26}
     assert "does not follow the last applied one" in refused(deployment, "run", "orders", "--start", "2026-01-08")
+    for end in ("2026-01-05", "2026-01-05T12:00", "2026-01-02"):
+        nothing = call(deployment, "run", "orders", "--end", end)
+        assert "nothing to apply: the state of orders has all intervals that end by 2026-01-0" in nothing.stderr
+        assert nothing.exit_code == 0
+    assert json.loads(said(deployment, "run", "orders", "--end", "2026-01-05", "--json"))["checkpoints"] == []
 
     words = ["-t", deployment.work_directory, "--json"]
     saved = json.loads(said(deployment, "savepoint", "create", "orders", "--note", "n", *words))

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,14 @@ def test_a_group_is_run_day_after_day_and_only_its_pipelines(deployment: Deploym
     again = said(deployment, "run", "--group", "hourly", "--start", "2026-01-01", "--end", "2026-01-04")
     assert (again.count("was there already"), again.count("completed")) == (6, 3)
 
+    write_day(Path(deployment.data), 4)
+    metadata = Path(resolve(deployment, "a/head").directory.removeprefix("file://")) / "_metadata"
+    metadata.write_bytes(metadata.read_bytes()[:100])
+    result = call(deployment, "run", "--group", "hourly", "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, list(document["errors"])) == (1, ["a"])
+    assert [f"{c['pipeline']}/{c['checkpoint_id']}" for c in document["checkpoints"]] == ["b/4", "moved/4"]
+
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("function", "reason"), [("refuse", "ValueError: not this one"), ("die", "worker was lost")])
@@ -122,6 +131,22 @@ def test_a_pipeline_that_fails_is_aborted_and_the_others_are_registered(
     assert f"wrong failed: the Spark job failed: {'ValueError' if function == 'refuse' else 'a worker'}" in (
         call(deployment, "run", "--group", "hourly").stdout
     )
+
+    add(Path(deployment.pipelines_directory), "wrong")
+    again = json.loads(said(deployment, "run", "--group", "hourly", "--end", "2026-01-03", "--json"))
+    assert [(c["pipeline"], c["already_completed"]) for c in again["checkpoints"]] == [("wrong", False)] * 2
+    assert totals(deployment, "wrong") == {"a": 2, "b": 4}
+
+
+def test_a_pipeline_whose_next_interval_is_not_over_does_not_stop_its_group(deployment: Deployment) -> None:
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
+    file = Path(deployment.pipelines_directory) / "moved.yaml"
+    file.write_text(file.read_text().replace("start: 2026-01-01", f"start: {tomorrow}"))
+    planned = [said(deployment, "run", "-g", "hourly", "--dry-run", *more) for more in ((), ("--assume-ready",))]
+    assert [[line.partition(":")[0] for line in plan.splitlines()] for plan in planned] == [
+        ["a", "b"], ["a", "b", "moved"],
+    ]  # fmt: skip
+    assert "is not over" in refused(deployment, "run", "-g", "hourly", "--end", f"{FIRST + timedelta(days=9999)}")
 
 
 def test_all_subtasks_that_read_their_events_share_one_job_and_a_retry_takes_only_what_is_missing(

@@ -11,7 +11,8 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import NotFoundError, StatelibError
 from statelib.flows import wiring
-from statelib.flows.checkpoint.next_intervals import check_over, next_intervals
+from statelib.flows.checkpoint.next_intervals import check_over, is_over, next_intervals
+from statelib.flows.publication.steps import publish_tables
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.checkpoint import DataInterval
@@ -56,11 +57,12 @@ class GroupRun:
 
 
 def planned_group(
-    deployment: Deployment, group: str, bounds: tuple[str | None, str | None], *, whole: bool
+    deployment: Deployment, group: str, bounds: tuple[str | None, str | None], *, whole: bool, assume_ready: bool
 ) -> GroupRun:
-    """Return the intervals that the pipelines of a group would apply. ``bounds``: as the user wrote them.
+    """Return the intervals that the pipelines of a group would apply. ``bounds``: as the user wrote them. Without an
+    end, a pipeline whose next interval is not over waits, if that of another one is.
 
-    Raises NotFoundError (``no-group``), and as :func:`next_intervals`."""
+    Raises NotFoundError (``no-group``), and as :func:`next_intervals` if no pipeline has a plan."""
     pipelines = [pipeline for pipeline in deployment.pipelines() if pipeline.group == group]
     if not pipelines:
         names = sorted({pipeline.group for pipeline in deployment.pipelines()} - {""})
@@ -69,25 +71,38 @@ def planned_group(
             kind="no-group",
             hint="write 'group' into the file of each pipeline of the group",
         )
+    intervals: dict[Pipeline, list[DataInterval]] = {}
+    errors: dict[str, Exception] = {}
     with wiring.planning_deployment() as planner:
-        intervals = {}
         for pipeline in pipelines:
-            start, end = (None if text is None else moment(text, pipeline.zone) for text in bounds)
-            intervals[pipeline] = next_intervals(planner, pipeline, start, end, whole=whole)
-    return GroupRun(group, intervals)
+            try:
+                start, end = (None if text is None else moment(text, pipeline.zone) for text in bounds)
+                intervals[pipeline] = next_intervals(planner, pipeline, start, end, whole=whole)
+            except StatelibError as error:
+                errors[pipeline.name] = error
+    if not intervals:
+        raise next(iter(errors.values()))
+    over = {p for p, each in intervals.items() if assume_ready or is_over(p, each)}
+    if over and bounds[1] is None:
+        intervals |= {pipeline: [] for pipeline in intervals if pipeline not in over}
+    return GroupRun(group, intervals, errors=errors)
 
 
 def execute_group(
     deployment: Deployment, run: GroupRun, spark: tuple[str, list[str] | None], *, owner: str, assume_ready: bool
 ) -> None:
     """Apply the intervals, the first of each pipeline together, then the second, and so on. A pipeline that fails gets
-    no later interval. ``spark``: the master and the settings of the session.
+    no later interval; one without intervals publishes what is not published yet. ``spark``: the master and the settings
+    of the session.
 
     Raises RetryableError (``interval-not-over``)."""
     for pipeline, each in run.intervals.items():
         check_over(pipeline, each, assume_ready=assume_ready)
-    require_for_runs(run.intervals)
+    _publish_the_rest(deployment, run)
     rounds = max(map(len, run.intervals.values()))
+    if not rounds:
+        return
+    require_for_runs(run.intervals)
     with session(f"{run.group} run", *spark) as running, ProgressBar(rounds) as progress:
         from statelib.spark.snapshot.group_run import run_group_interval  # other commands start without Spark
 
@@ -103,6 +118,15 @@ def execute_group(
             result = run_group_interval(running, deployment, ready, owner=owner, step=step, assume_ready=assume_ready)
             run.results += result.completed.values()
             run.errors |= result.errors
+
+
+def _publish_the_rest(deployment: Deployment, run: GroupRun) -> None:
+    for pipeline, each in run.intervals.items():
+        if not each and pipeline.name not in run.errors:
+            try:
+                publish_tables(deployment, pipeline)
+            except StatelibError as error:
+                run.errors[pipeline.name] = error
 
 
 def _described(error: Exception) -> dict[str, str]:

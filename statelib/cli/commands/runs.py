@@ -1,6 +1,6 @@
 """``statelib run`` and ``statelib savepoint create``: what the DAGs of a pipeline do, without Airflow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError, StatelibError
 from statelib.flows import wiring
 from statelib.flows.checkpoint.next_intervals import check_over, next_intervals
+from statelib.flows.publication.steps import publish_tables
 from statelib.flows.savepoint.steps import FORMATS
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount, keys_and_entries
@@ -90,14 +91,18 @@ def run(
 
     Each interval goes through the steps of the DAG: begin, snapshot in Spark, check, register. If one fails, its
     checkpoint is aborted, and no later interval is applied. An interval that the state has already is not applied
-    again. An interval whose events are not complete, by `ready` of its sources or because it is not over, is refused.
+    again. If that is so for all intervals until --end, there is nothing to do, which is no failure. An interval whose
+    events are not complete, by `ready` of its sources or because it is not over, is refused.
 
     With --group, each pipeline begins, is checked and is registered on its own. One that fails does not stop the
-    others; the exit status is then 1."""
+    others; the exit status is then 1. Without --end, a pipeline whose next interval is not over does not stop them
+    either: it waits."""
     with errors(as_json):
         deployment = wiring.deployment()
         if pipeline is None or group is not None:
-            grouped = planned_group(deployment, _only_group(pipeline, group), (start, end), whole=whole)
+            grouped = planned_group(
+                deployment, _only_group(pipeline, group), (start, end), whole=whole, assume_ready=assume_ready
+            )
             if not dry_run:
                 execute_group(deployment, grouped, (master, conf), owner=OWNER, assume_ready=assume_ready)
             _present_group(grouped, dry_run=dry_run, as_json=as_json)
@@ -113,7 +118,9 @@ def run(
     checkpoints = [asdict(record) | {"already_completed": existed} for record, existed in results]
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": checkpoints, "errors": {}}
-    view = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
+    view: Iterable[Block] = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
+    if not chosen and bounds[1] is not None:
+        view = [Note(f"nothing to apply: the state of {pipeline} has all intervals that end by {when(bounds[1])} UTC")]
     present(document, view, as_json)
 
 
@@ -126,7 +133,11 @@ def _applied(
     assume_ready: bool,
     as_json: bool,
 ) -> Results:
-    """Apply the intervals one after the other. If one fails, show those that are complete, unless ``as_json``."""
+    """Apply the intervals one after the other. If one fails, show those that are complete, unless ``as_json``. Without
+    intervals, publish what is not published yet."""
+    if not intervals:
+        publish_tables(deployment, pipeline)
+        return []
     check_over(pipeline, intervals, assume_ready=assume_ready)
     require_for_runs([pipeline])
     results: Results = []
@@ -160,7 +171,8 @@ def _only_group(pipeline: str | None, group: str | None) -> str:
 def _present_group(run: GroupRun, *, dry_run: bool, as_json: bool) -> None:
     """Print the result. Raise typer.Exit with status 1 if a pipeline failed."""
     done = [] if dry_run else [_checkpoint_table(run.group, run.results, pipeline=False)]
-    present(run.document(dry_run), run.plan() if dry_run else [*done, *run.failures()], as_json)
+    shown = run.plan() if dry_run else done
+    present(run.document(dry_run), [*shown, *run.failures()], as_json)
     if run.errors:
         raise typer.Exit(1)
 

@@ -18,10 +18,12 @@ def next_intervals(
     """Return the intervals of the schedule from ``start_ms`` to ``end_ms``. ``whole``: return the range as one
     interval.
 
-    Without a start, they begin at the end of the last applied interval, or at the schedule's start if there is no
-    state. Without an end, only the first one is returned. Raises InvalidRequestError: ``no-schedule`` and ``no-start``
-    if a bound must be given, ``bad-interval``, ``bad-cron``."""
-    start = end_of_state(deployment, pipeline) if start_ms is None else start_ms
+    Without a start, they begin at the end of the last applied interval, and there are none if the state has all that
+    end by ``end_ms``; if there is no state, they begin at the schedule's start. Without an end, only the first one is
+    returned. Raises InvalidRequestError: ``no-schedule`` and ``no-start`` if a bound must be given, ``bad-interval``,
+    ``bad-cron``."""
+    applied = applied_position(deployment, pipeline).interval if start_ms is None else None
+    start = _first_start(pipeline, applied) if start_ms is None else start_ms
     if start is None:
         raise InvalidRequestError(
             f"pipeline {pipeline.name} has no state and no schedule: the start of its first interval is unknown",
@@ -29,13 +31,10 @@ def next_intervals(
             hint="give it with --start, such as --start 2026-01-01",
         )
     if end_ms is not None and end_ms <= start:
-        at = "the state contains that time already" if start_ms is None else "it must be after --start"
-        publishes = f"statelib publish {pipeline.name} publishes what a killed run has not published"
-        raise InvalidRequestError(
-            f"--end: no interval of {pipeline.name} ends by then: {at}",
-            kind="bad-interval",
-            hint=publishes if pipeline.publish and start_ms is None else "",
-        )
+        if applied is not None:
+            return []
+        at = "its schedule begins later" if start_ms is None else "it must be after --start"
+        raise InvalidRequestError(f"--end: no interval of {pipeline.name} ends by then: {at}", kind="bad-interval")
     if whole or pipeline.cron_schedule is None:
         if end_ms is None:
             raise InvalidRequestError(
@@ -45,7 +44,7 @@ def next_intervals(
             )
         return [DataInterval(start, end_ms)]
     scheduled = list(intervals(pipeline.cron_schedule, start, end_ms))
-    if not scheduled:
+    if not scheduled and applied is None:
         raise InvalidRequestError(
             f"no interval of the schedule {pipeline.cron_schedule.text!r} fits into that range", kind="bad-interval"
         )
@@ -55,11 +54,9 @@ def next_intervals(
 def check_over(
     pipeline: Pipeline, chosen: Sequence[DataInterval], *, assume_ready: bool, clock: Callable[[], int] = now_ms
 ) -> None:
-    """Raise RetryableError (``interval-not-over``) if an interval ends in the future, because its later events would
-    never be applied. Those of incremental sources would: the next run reads all commits that this one has not read.
-    ``assume_ready``: the caller has said that the events are complete."""
-    loses_none = assume_ready or all(source.incremental for source in pipeline.inputs.values())
-    if loses_none or not chosen or chosen[-1].end_ms <= clock():
+    """Raise RetryableError (``interval-not-over``) unless :func:`is_over`. ``assume_ready``: the caller has said that
+    the events are complete."""
+    if assume_ready or is_over(pipeline, chosen, clock):
         return
     first = next(interval for interval in chosen if interval.end_ms > clock())
     raise RetryableError(
@@ -68,6 +65,13 @@ def check_over(
         kind="interval-not-over",
         hint="run it when it is over, or, if you know that its events are complete, with statelib run --assume-ready",
     )
+
+
+def is_over(pipeline: Pipeline, chosen: Sequence[DataInterval], clock: Callable[[], int] = now_ms) -> bool:
+    """Return whether no interval ends in the future, so that no later event of theirs is lost. Those of incremental
+    sources never are: the next run reads all commits that this one has not read."""
+    reads_later = all(source.incremental for source in pipeline.inputs.values())
+    return reads_later or not chosen or chosen[-1].end_ms <= clock()
 
 
 def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePosition:
@@ -81,7 +85,10 @@ def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePositi
 
 def end_of_state(deployment: Deployment, pipeline: Pipeline) -> int | None:
     """Return the end of the last applied interval; without state, the start of the schedule, if there is one."""
-    interval = applied_position(deployment, pipeline).interval
-    if interval is not None:
-        return interval.end_ms
+    return _first_start(pipeline, applied_position(deployment, pipeline).interval)
+
+
+def _first_start(pipeline: Pipeline, applied: DataInterval | None) -> int | None:
+    if applied is not None:
+        return applied.end_ms
     return epoch_ms(pipeline.schedule.start) if pipeline.schedule else None
