@@ -25,6 +25,7 @@ from statelib.flows.savepoint.steps import FORMATS
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount, keys_and_entries
 from statelib.model.checkpoint import DataInterval
+from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
 
@@ -152,10 +153,21 @@ def _applied(
                 )
                 results.append(result)
     except StatelibError:
-        if results and not as_json:
-            show([_checkpoint_table(pipeline.name, results, failed=intervals[len(results)])])
+        if not as_json:
+            _show_until(deployment, pipeline, results, intervals[len(results)])
         raise
     return results
+
+
+def _show_until(deployment: Deployment, pipeline: Pipeline, results: Results, failed: DataInterval) -> None:
+    """Show the checkpoints of a run that failed in an interval. It may be registered, and only not published."""
+    name = PipelineName(pipeline.name)
+    head = deployment.catalog().head(name).head
+    record = None if head is None else deployment.catalog().get(name, head)
+    if record is not None and record.interval == failed:
+        show([_checkpoint_table(pipeline.name, [*results, (record, False)], last="not published")])
+    elif results:
+        show([_checkpoint_table(pipeline.name, results, failed=failed)])
 
 
 def _only_group(pipeline: str | None, group: str | None) -> str:
@@ -184,10 +196,11 @@ def _dry_run_view(intervals: Sequence[DataInterval]) -> Iterator[Block]:
 
 
 def _checkpoint_table(
-    title: str, results: Results, *, pipeline: bool = True, failed: DataInterval | None = None
+    title: str, results: Results, *, pipeline: bool = True, failed: DataInterval | None = None, last: str = ""
 ) -> TextTable:
     """Return a row per checkpoint. ``pipeline``: whether the checkpoints are of the pipeline in the title; otherwise
-    each row names its own. ``failed``: the interval that was not applied because of an error; None if there is none."""
+    each row names its own. ``failed``: the interval that was not applied because of an error; None if there is none.
+    ``last``: what became of the last one, if that is not plain."""
     columns = (
         TableColumn("id", right=True), TableColumn("interval (UTC)"), TableColumn("events", right=True),
         TableColumn("keys", right=True), TableColumn("entries", right=True), TableColumn("size", right=True),
@@ -205,6 +218,8 @@ def _checkpoint_table(
         ]
         for record, existed in results
     ]
+    if last:
+        rows[-1][-1] = last
     if failed is not None:
         rows.append(["-", minute(failed.start_ms), *["-"] * 4, "failed"])
     return TextTable(title, columns, rows)
