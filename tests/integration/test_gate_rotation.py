@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint.steps import check, register
+from statelib.flows.checkpoint.steps import abort, check, register
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.restore.quarantine import release
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -81,6 +81,20 @@ def test_a_refused_checkpoint_proves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CorruptStateError):
         check(deployment, deployment.pipeline(NAME), refused)
     assert not deployment.catalog().gate.has_proved(NAME, refused)
+
+
+def test_the_hint_says_whether_the_base_needs_the_damaged_file_too(tmp_path: Path) -> None:
+    deployment = new_world(tmp_path)
+    run_day(deployment, 1, FIRST)
+    before = deployment.open(deployment.catalog().get(NAME, CheckpointId(1))).identities()
+    for is_known in (False, True):
+        number = taken(deployment, 2, few(2))
+        paths = deployment.open(deployment.catalog().get(NAME, number)).identities()
+        Path(local_path(next(path for path in paths if (path in before) is is_known and "/" in path))).unlink()
+        with pytest.raises(CorruptStateError) as caught:
+            check(deployment, deployment.pipeline(NAME), number)
+        assert (f"checkpoint {NAME}/1 needs that file, too: statelib verify -p {NAME}" in caught.value.hint) is is_known
+        abort(deployment, NAME, number, "damaged")
 
 
 # -- faults ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statelib.catalog.commit.admission import HEAD_MOVED
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
-from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.checkpoint.allocation import allocate_checkpoint
 from statelib.flows.checkpoint.readiness import check_ready
 from statelib.flows.gate.judging import judge
@@ -132,9 +132,24 @@ def check(
         raise CorruptStateError(
             f"checkpoint {record.pipeline}/{checkpoint_id} is not complete: {'; '.join(report.failures)}",
             kind="gate-failed",
-            hint=_where_to_read(record, report.report_uri),
+            hint=_damaged_before(deployment, report, lineage) + _where_to_read(record, report.report_uri),
         )
     return report
+
+
+def _damaged_before(deployment: Deployment, report: QualityReport, lineage: Sequence[CheckpointRecord]) -> str:
+    """Return the way out if a damaged file is one of the base, too, so that every later run fails; otherwise ''."""
+    try:
+        files = deployment.open(lineage[0]).identities() if lineage else ()
+    except StatelibError:
+        return ""
+    if not any(path in sentence for path in files for sentence in report.failures):
+        return ""
+    base = lineage[0]
+    return (
+        f"checkpoint {base.pipeline}/{base.checkpoint_id} needs that file, too: statelib verify -p {base.pipeline} "
+        f"shows which checkpoints are whole, and statelib restore {base.pipeline} goes back to one of them; "
+    )
 
 
 def _where_to_read(record: CheckpointRecord, report_uri: str) -> str:
