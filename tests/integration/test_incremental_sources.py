@@ -92,6 +92,19 @@ def test_each_commit_is_applied_once_whenever_it_arrives(deployment: Deployment)
     assert (stored.source, stored.table) == ("source", str(DeltaTable(str(table(deployment))).metadata().id))
 
 
+def test_a_source_of_another_name_continues_with_the_version_of_its_table(deployment: Deployment) -> None:
+    order(deployment, 1, a=1)
+    assert run(deployment) == 1
+    order(deployment, 1, b=20)
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    content = yaml.safe_load(file.read_text())
+    content["sources"] = {"orders": content.pop("source")}
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    order(deployment, 2, a=2)
+    assert run(deployment) == 2, "the late commit, too"
+    assert [version.source for version in versions(deployment)] == ["sources.orders"]
+
+
 def test_runs_continue_from_the_version_of_a_restored_checkpoint(deployment: Deployment) -> None:
     for day in (1, 2, 3):
         order(deployment, day, a=day)

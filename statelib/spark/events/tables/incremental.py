@@ -114,7 +114,7 @@ def _read_of(pipeline: Pipeline, part: SourcePart, interval: DataInterval, appli
         if error.kind == "no-source" and part.source.on_missing == "empty":
             return None
         raise
-    stored = next((version for version in applied.versions if version.source == part.field), None)
+    stored = _stored_version(pipeline, part, opened, applied)
     if stored is None and applied.interval is not None:
         after = next(reversed(opened.commits(None, interval.start_ms)), None)
     else:
@@ -126,6 +126,15 @@ def _read_of(pipeline: Pipeline, part: SourcePart, interval: DataInterval, appli
     what = f"version {upto}" if after is None else f"{len(commits)} commits after version {after}"
     log.info("%s: table %s: %s", part.field, table.place, what)
     return TableRead(part.field, table, opened.table, None if after is None else tuple(commits), upto)
+
+
+def _stored_version(
+    pipeline: Pipeline, part: SourcePart, opened: TableLog, applied: SourcePosition
+) -> TableVersion | None:
+    """Return the stored version of a source, or that of its table under a name that no source has any more."""
+    names = set(pipeline.inputs) - {part.field}
+    renamed = (version for version in applied.versions if version.table == opened.table and version.source not in names)
+    return next((version for version in applied.versions if version.source == part.field), next(renamed, None))
 
 
 def _applied_version(pipeline: Pipeline, part: SourcePart, opened: TableLog, stored: TableVersion) -> int | None:
