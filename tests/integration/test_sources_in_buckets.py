@@ -16,6 +16,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.spark.events.source import SourcePlaces, files_of_interval
+from statelib.spark.events.source_files import own_events, source_files
 from tests.integration.shop import environment
 from tests.support.delta_histories import append
 from tests.support.s3_endpoint import S3Endpoint
@@ -94,6 +95,23 @@ def test_the_commits_of_a_table_in_a_bucket_are_read(
     put(s3, bucket, table, "data/orders")
     assert run(deployment) == 2
     assert totals(deployment) == {"a": 11, "b": 20}
+
+
+def test_events_of_many_small_objects_are_in_the_order_of_their_names(
+    deployment: Deployment, s3: S3Endpoint, bucket: str, tmp_path: Path
+) -> None:
+    write_pipeline(deployment, DATED)
+    for number in range(120):
+        frame = pl.DataFrame({"shop": ["a", "b"], "amount": [number, -number]})
+        frame.write_parquet(tmp_path / "x.parquet")
+        s3.put_object(bucket, f"day/{number:03}.parquet", (tmp_path / "x.parquet").read_bytes())
+    pipeline = deployment.pipeline("orders")
+    files = source_files(pipeline, {"source": [f"s3://{bucket}/day"]}, 2)
+    assert files is not None
+    parts = [own_events(pipeline, files, subtask, 2).to_pydict() for subtask in range(2)]
+    assert sorted((part["shop"][0], part["amount"]) for part in parts) == [
+        ("a", list(range(120))), ("b", [-number for number in range(120)]),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

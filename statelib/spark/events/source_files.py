@@ -24,6 +24,7 @@ from statelib.model.types import StateType
 from statelib.spark.events.owners import owners_of
 from statelib.spark.events.source_paths import LeftToSparkError, data_files, open_file
 from statelib.spark.events.source_types import is_read_as, spark_name
+from statelib.storage.objects.uris import location_if_object
 from statelib.wire.checksum import xxh3
 
 READERS = 8
@@ -32,11 +33,11 @@ shuffle."""
 ROWS = 2_000_000
 """The most rows that all subtasks together may read, whatever their number. This takes no longer than Spark needs to
 plan and start a shuffle."""
-MOST_FILES = 100
-"""The most files that subtasks may read themselves."""
+MOST_FILES = 1000
+"""The most files of a source that subtasks may read themselves. A small file costs each of them half a millisecond."""
 _BATCH_ROWS = 1 << 17
-_FOOTERS_AT_ONCE = 8
-"""The number of footers that the driver reads at the same time, which matters for buckets."""
+_AT_ONCE = 8
+"""The number of footers, or of small objects of a bucket, that are read at the same time: each request takes long."""
 
 _NAMES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
@@ -105,7 +106,7 @@ def _files_of(pipeline: Pipeline, field: str, locations: Sequence[str]) -> list[
     if len(paths) > MOST_FILES:
         raise LeftToSparkError(f"{len(paths)} files")
     types = {name: type_ for name, type_ in pipeline.column_types().items() if name in source.columns}
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(partial(_source_file, field, types), paths))
 
 
@@ -134,8 +135,17 @@ def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelis
 
     inputs = pipeline.inputs
     columns = {field: [name for name in wanted.names if name in inputs[field].columns] for field in source.sources}
-    batches = [own(batch) for file in source.files for batch in _batches(file, columns[file.source])]
+
+    def own_of(file: SourceFile) -> list[pa.RecordBatch]:
+        return [own(batch) for batch in _batches(file, columns[file.source])]
+
+    with ThreadPoolExecutor(_AT_ONCE if _are_small_objects(source.files) else 1) as pool:
+        batches = [batch for part in pool.map(own_of, source.files) for batch in part]
     return pa.Table.from_batches(batches, wanted).combine_chunks()
+
+
+def _are_small_objects(files: Sequence[SourceFile]) -> bool:
+    return all(file.rows <= _BATCH_ROWS and location_if_object(file.path) for file in files)
 
 
 def _with_nulls(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
