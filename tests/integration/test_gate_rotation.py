@@ -83,7 +83,7 @@ def test_a_refused_checkpoint_proves_nothing(tmp_path: Path) -> None:
     assert not deployment.catalog().gate.has_proved(NAME, refused)
 
 
-def test_the_hint_says_whether_the_base_needs_the_damaged_file_too(tmp_path: Path) -> None:
+def test_the_hint_depends_on_whether_the_base_needs_the_damaged_file_too(tmp_path: Path) -> None:
     deployment = new_world(tmp_path)
     run_day(deployment, 1, FIRST)
     before = deployment.open(deployment.catalog().get(NAME, CheckpointId(1))).identities()

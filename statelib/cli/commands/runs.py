@@ -57,6 +57,14 @@ End = Annotated[
     str | None,
     typer.Option("--end", help="Apply all intervals that end by this time, written like --start. Default: one."),
 ]
+Whole = Annotated[bool, typer.Option("--whole", help="Apply the range from --start to --end as one interval.")]
+AssumeReady = Annotated[
+    bool,
+    typer.Option(
+        "--assume-ready",
+        help="Do not check `ready` of the sources, nor whether an interval is over: the events are complete.",
+    ),
+]
 OptionalPipeline = Annotated[
     str | None, typer.Argument(metavar="[PIPELINE]", help="Name of the pipeline.", autocompletion=completion.pipelines)
 ]
@@ -73,16 +81,8 @@ def run(
     group: Group = None,
     start: Start = None,
     end: End = None,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Apply the range from --start to --end as one interval.")
-    ] = False,
-    assume_ready: Annotated[
-        bool,
-        typer.Option(
-            "--assume-ready",
-            help="Do not check `ready` of the sources, nor whether an interval is over: the events are complete.",
-        ),
-    ] = False,
+    whole: Whole = False,
+    assume_ready: AssumeReady = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, and apply none.")] = False,
     master: Master = "local[*]",
     conf: SparkSettings = None,
