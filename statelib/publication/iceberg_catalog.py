@@ -23,4 +23,10 @@ def open_catalog(name: str, what: str, where: str = "") -> "Catalog":
             kind="no-iceberg-catalog",
             hint=f"set PYICEBERG_CATALOG__{name.upper()}__URI{where}, or describe it in .pyiceberg.yaml",
         )
-    return load_catalog(name, **properties)
+    try:
+        return load_catalog(name, **properties)
+    except Exception as error:
+        # Of two processes that open a new SQL catalog at once, each creates its tables, and one fails.
+        if "already exists" not in str(error):
+            raise
+        return load_catalog(name, **properties)

@@ -155,7 +155,11 @@ class IcebergTable:
             opened.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
             return Transaction(opened)
         namespace, _, _ = self._identifier.rpartition(".")
-        catalog.create_namespace_if_not_exists(namespace)
+        try:
+            catalog.create_namespace_if_not_exists(namespace)
+        except Exception:  # another publisher creates it now, for which each catalog has an error of its own
+            if not catalog.namespace_exists(namespace):
+                raise
         properties = {TableProperties.MANIFEST_MERGE_ENABLED: "true"}
         return catalog.create_table_transaction(self._identifier, schema, properties=properties)
 

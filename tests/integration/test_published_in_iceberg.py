@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
@@ -51,7 +51,6 @@ ICEBERG_WINDOWED = WINDOWED.replace("format: delta", "format: iceberg").replace(
 def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     for name, value in iceberg_environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    load_catalog("lake", uri=os.environ["PYICEBERG_CATALOG__LAKE__URI"]).close()
     (tmp_path / "pipelines").mkdir()
     made = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     change_file(made, SALES + PUBLISH)
@@ -159,6 +158,32 @@ def test_two_publishers_at_once(deployment: Deployment, tmp_path: Path) -> None:
 def test_two_publishers_begin_a_table_at_once(deployment: Deployment) -> None:
     run(deployment, 1)
     assert errors_together(3, partial(publish, deployment)) == []
+    assert len(iceberg_rows("shop.feed")) == 3
+
+
+def test_a_namespace_that_another_publisher_creates_meanwhile_is_used(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(deployment, 1)
+    create_tables, namespace_exists = SqlCatalog.create_tables, SqlCatalog.namespace_exists
+    late: list[str] = []
+
+    def tables_are_created_twice(catalog: SqlCatalog) -> None:
+        create_tables(catalog)
+        late.append("tables")
+        SqlCatalogBaseTable.metadata.create_all(catalog.engine, checkfirst=False)
+
+    def namespace_appears_after_the_check(catalog: SqlCatalog, name: str) -> bool:
+        if "namespace" in late:
+            return namespace_exists(catalog, name)
+        late.append("namespace")
+        catalog.create_namespace(name)
+        return False
+
+    monkeypatch.setattr(SqlCatalog, "create_tables", tables_are_created_twice)
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", namespace_appears_after_the_check)
+    publish(deployment)
+    assert late == ["tables", "namespace"]
     assert len(iceberg_rows("shop.feed")) == 3
 
 
