@@ -27,24 +27,29 @@ def require_for_runs(pipelines: Iterable[Pipeline]) -> None:
 def session(name: str, master: str, settings: Sequence[str] | None = None) -> Iterator[Any]:
     """Yield the SparkSession that this process has already, else a new one.
 
-    SIGTERM and SIGHUP end the block like an exception, as they do in the Spark jobs.
-    ``master``: a master of Spark, or the URL of a Spark Connect server. Raise InvalidRequestError (``bad-conf``) for a
-    setting without a name, and what :func:`~statelib.spark.session.remote_session.remote_session` raises."""
+    SIGTERM and SIGHUP end the block like an exception, as they do in the Spark jobs. An error of Spark is raised as one
+    of statelib (:func:`~statelib.spark.session.job_failures.as_own`). ``master``: a master of Spark, or the URL of a
+    Spark Connect server. Raise InvalidRequestError (``bad-conf``) for a setting without a name, and what
+    :func:`~statelib.spark.session.remote_session.remote_session` raises."""
     require("spark")
     require_one_pyspark()
     pairs = [_pair(text) for text in settings or ()]
     if not is_remote_url(master):
         _set_environment(settings or ())
     # Here, so that other commands start without Spark.
+    from statelib.spark.session.job_failures import OF_SPARK, as_own
     from statelib.spark.session.local_session import borrowed_session
     from statelib.spark.snapshot.termination import unwound_by_signal
 
-    with borrowed_session(name, master) as spark, unwound_by_signal():
-        if is_remote_url(master):
-            from statelib.spark.session.remote_session import change_settings
+    try:
+        with borrowed_session(name, master) as spark, unwound_by_signal():
+            if is_remote_url(master):
+                from statelib.spark.session.remote_session import change_settings
 
-            change_settings(spark, pairs)
-        yield spark
+                change_settings(spark, pairs)
+            yield spark
+    except OF_SPARK as error:
+        raise as_own(error) or error from error
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -206,5 +206,9 @@ def test_the_command_line_runs_the_job_and_rewrites_its_savepoint(tables: Path) 
     assert names == ["seen", "soon", "windowed", "_timer_state/event_user-timers", "per_dest"]
     taken = statelib("bootstrap", file, "--target", out, "--master", "local[1]")
     assert (taken.returncode, "was published here already" in taken.stderr) == (2, True)
+    (tables / "people.parquet").write_bytes(b"no Parquet")
+    failed = statelib("bootstrap", file, "--target", out, "--id", "2", "--master", "local[1]")
+    assert (failed.returncode, "people.parquet" in failed.stderr) == (2, True)
+    assert "org.apache" not in failed.stderr, "no line of Java"
     wrong = statelib("bootstrap", file, "--target", out, "--check")
     assert (wrong.returncode, "activity, people, rules" in wrong.stdout) == (0, True)

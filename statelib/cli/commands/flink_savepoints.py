@@ -1,34 +1,27 @@
 """``statelib bootstrap`` and ``statelib savepoint rewrite``: write savepoints that a Flink job can start from."""
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from importlib.resources import files
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow.parquet as pq
 import typer
 
 from statelib.cli.ending import errors
 from statelib.cli.named_snapshots import Snapshot, open_snapshot
-from statelib.cli.options import Json, Master
+from statelib.cli.options import Json, Master, SparkSettings
 from statelib.cli.paths import absolute_target, local_file
 from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present
+from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import count
-from statelib.definition.bootstrap import load_bootstrap
+from statelib.cli.spark_session import session
+from statelib.definition.bootstrap import Bootstrap, load_bootstrap
 from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.extras import require
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
-from statelib.spark import REMOTE, is_remote_url
 
-_ERROR_MARK = "statelib: "
-"""The start of the line in which a Spark job reports its error."""
+if TYPE_CHECKING:
+    from statelib.spark.imports.bootstrap import BootstrapResult
 
 Number = Annotated[
     int, typer.Option("--id", min=0, help="Number of the savepoint. It is part of its directory's name.")
@@ -48,6 +41,7 @@ def bootstrap(
     ] = None,
     number: Number = 1,
     master: Master = "local[*]",
+    conf: SparkSettings = None,
     check: Annotated[bool, typer.Option("--check", help="Check the file, and write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -57,21 +51,21 @@ def bootstrap(
     with errors(as_json):
         path = local_file(file, "FILE")
         description = load_bootstrap(path)
-        result = {} if check else _submit(path, _required(target), number, master)
-    if check:
+        done = None if check else _written(description, _required(target), number, (master, conf))
+    if done is None:
         operators = list(description.operators)
         checked = Line(f"{file}: operators {', '.join(operators)}")
         present({"file": str(file), "operators": operators}, [checked], as_json)
     else:
-        present(result, _bootstrap_view(result), as_json)
+        present({"directory": done.directory, "entries": done.entries}, _bootstrap_view(done), as_json)
 
 
-def _bootstrap_view(result: dict[str, Any]) -> Iterator[Block]:
-    rows = [[uid, state, count(n)] for uid, states in result["entries"].items() for state, n in states.items()]
+def _bootstrap_view(done: "BootstrapResult") -> Iterator[Block]:
+    rows = [[uid, state, count(n)] for uid, states in done.entries.items() for state, n in states.items()]
     columns = [TableColumn("operator"), TableColumn("state"), TableColumn("entries", right=True)]
     yield TextTable("Entries", columns, rows)
-    yield Line(result["directory"])
-    yield Note(f"start the job from it with: flink run -s {result['directory']} ...")
+    yield Line(done.directory)
+    yield Note(f"start the job from it with: flink run -s {done.directory} ...")
 
 
 def _required(target: str | None) -> str:
@@ -82,42 +76,15 @@ def _required(target: str | None) -> str:
     return target
 
 
-def _submit(file: Path, target: str, number: int, master: str) -> dict[str, Any]:
-    """Run the Spark job, and return the JSON document in the last line of its output."""
-    job = str(files("statelib_jobs") / "bootstrap.py")
-    require("spark")
-    environment = {"PYSPARK_PYTHON": sys.executable, **os.environ}
-    if is_remote_url(master):
-        command = [sys.executable]
-        environment[REMOTE] = master
-    else:
-        command = [_spark_submit(job), "--master", master, "--conf", "spark.log.level=ERROR"]
-        command += ["--conf", "spark.ui.enabled=false"]
-        environment.pop(REMOTE, None)
-    # No shell is involved, and whoever calls statelib may call spark-submit as well.
-    run = subprocess.run(  # noqa: S603
-        [*command, job, "--file", str(file.absolute()), "--target", absolute_target(target), "--id", str(number)],
-        capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
-    if run.returncode:
-        # spark-submit prints both streams of a Python driver to its own output.
-        lines = (run.stdout + run.stderr).splitlines()
-        line = next((text for text in lines if text.startswith(_ERROR_MARK)), "")
-        if not line:
-            raise RuntimeError(f"the Spark job ended with {run.returncode}:\n{(run.stdout + run.stderr)[-4000:]}")
-        kind, _, message = line.removeprefix(_ERROR_MARK).partition(": ")
-        raise InvalidRequestError(message, kind=kind)
-    return dict(json.loads(run.stdout.splitlines()[-1]))
+def _written(
+    description: Bootstrap, target: str, number: int, spark: tuple[str, list[str] | None]
+) -> "BootstrapResult":
+    """Write the savepoint. ``spark``: the master and the settings of the session."""
+    place = NewSavepoint(absolute_target(target), description.name, number, description.compression == "snappy")
+    with session(f"{description.name} bootstrap", *spark) as running, working(f"writing a savepoint to {target}"):
+        from statelib.spark.imports.bootstrap import run_bootstrap  # other commands start without Spark
 
-
-def _spark_submit(job: str) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    submit = shutil.which("spark-submit", path=path)
-    if submit is None:
-        raise NotFoundError(
-            "spark-submit is not on the path", kind="no-spark", hint=f"submit {job} to the cluster yourself"
-        )
-    return submit
+        return run_bootstrap(running, description, place, open_snapshot)
 
 
 def rewrite_(

@@ -1,16 +1,15 @@
 """``statelib import-statestore``: turn the state of a Structured Streaming query into a savepoint of a pipeline."""
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 
 from statelib.cli import completion
 from statelib.cli.ending import errors
-from statelib.cli.options import Json, Master
+from statelib.cli.options import Json, Master, SparkSettings
 from statelib.cli.pairs import pairs_of
 from statelib.cli.presenters.blocks import Line, present
+from statelib.cli.spark_session import session
 from statelib.errors import InvalidRequestError
 from statelib.flows import wiring
 from statelib.flows.savepoint.imports import value_fields
@@ -69,6 +68,7 @@ def import_statestore(
     user_key: UserKey = "",
     option: SourceOption = None,
     master: Master = "local[*]",
+    conf: SparkSettings = None,
     as_json: Json = False,
 ) -> None:
     """Write the state of a Structured Streaming query as a savepoint of a pipeline.
@@ -79,14 +79,12 @@ def import_statestore(
         definition = deployment.pipeline(pipeline)
         fields = value_fields(definition.schema().state(state))
         values = pairs_of("--value", value) if fields else _expression_without_field(value)
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         from statelib.spark.imports import statestore_import as job  # here, so that other commands start without Spark
         from statelib.spark.imports.statestore import StateStoreMapping
-        from statelib.spark.session.local_session import borrowed_session
 
         mapping = StateStoreMapping(state, pairs_of("--key", key), values, user_key)
         source = job.StateStoreImport(location, pairs_of("--option", option), mapping)
-        with borrowed_session(f"{pipeline} import", master) as spark:
+        with session(f"{pipeline} import", master, conf) as spark:
             record = job.import_statestore(spark, deployment, definition, source, OWNER)
         with wiring.telemetry() as receiver:
             checkpoint_completed(receiver, record)
