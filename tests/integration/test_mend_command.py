@@ -117,7 +117,7 @@ def test_a_day_is_mended_and_the_next_run_continues(shop: Deployment) -> None:
     said(shop, "run", "sales")
     assert totals(shop, "sales") == expected | {"e": (2, 8, 7)}
     repeated = call(shop, "run", "sales", "--end", "2013-01-06")
-    assert "hint: statelib publish sales publishes what a killed run has not published" in repeated.stderr
+    assert (repeated.exit_code, "nothing to apply" in repeated.stderr) == (0, True)
     assert of_feed(shop, "sales") == {key: row[:2] for key, row in totals(shop, "sales").items()}
     assert json.loads(said(shop, "inspect", "sales@2013-01-05", "--json"))["checkpoint_id"] == 5
 
