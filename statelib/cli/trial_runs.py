@@ -44,9 +44,10 @@ def try_pipeline(
     tried: list[TriedSource] = []
     faults: list[DefinitionError] = []
     try:
-        interval = next(iter(next_intervals(deployment, pipeline, *bounds)), None)
-        if interval is None:
+        chosen = next_intervals(deployment, pipeline, *bounds)
+        if not chosen:
             raise InvalidRequestError("--end: the state has all intervals that end by then", kind="bad-interval")
+        interval = chosen[0]
     except StatelibError as error:
         return [], [_fault(pipeline, error)]
     for field in pipeline.inputs:

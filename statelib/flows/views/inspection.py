@@ -57,8 +57,9 @@ def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, C
     as_of = _AS_OF.fullmatch(text)
     if as_of:
         return _as_of(deployment, as_of[1], as_of[2])
-    alone = "/" not in text and text and not text.isdecimal()
-    name, _, word = f"{text}/{HEAD}".rpartition("/") if alone else text.rpartition("/")
+    name, _, word = text.rpartition("/")
+    if text and "/" not in text and not text.isdecimal():
+        name, word = text, HEAD
     if word not in (HEAD, LATEST) or not name:
         return parse_checkpoint(text)
     catalog = deployment.existing_catalog()
