@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -162,3 +162,49 @@ def test_older_files_of_parquet_may_lack_a_column_that_the_schema_of_the_files_h
     assert totals(deployment) == {"a": 5}
     frame.cast({"amount": pl.String}).write_parquet(Path(deployment.data) / "2026-01-03.parquet")
     assert "2026-01-03.parquet cannot be read" in refused(deployment, "run", "orders")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("a.json", "format: json", '{"customer": "a", "at": "2026-07-01 10:00:00"}\n'),
+        ("a.csv", "format: csv\noptions: {header: true}", "customer,at\na,2026-07-01 10:00:00\n"),
+        ("a.csv", "format: csv\noptions: {header: true, timeZone: UTC}", "customer,at\na,2026-07-01 08:00:00\n"),
+    ],
+)
+def test_times_without_an_offset_are_in_the_zone_of_the_source(
+    deployment: Deployment, name: str, options: str, text: str
+) -> None:
+    source = """
+path: "{data}/{start:%Y-%m-%d}"
+time_zone: Europe/Berlin
+file_schema: "customer STRING, at TIMESTAMP"
+columns:
+  customer: string
+  at: instant
+  amount: {expr: unix_seconds(at), type: long}
+"""
+    write_pipeline(deployment, options + source)
+    (day := Path(deployment.data) / "2026-01-01").mkdir()
+    (day / name).write_text(text)
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": int(datetime(2026, 7, 1, 8, tzinfo=UTC).timestamp())}
+
+
+def test_the_reason_of_spark_is_named_if_files_are_there(deployment: Deployment) -> None:
+    write_json(deployment, 1, '{"customer": "a", "Customer": "b", "amount": 1}')
+    write_pipeline(deployment, JSON.replace("payload.", "").replace("payload IS", "customer IS"))
+    message = call(deployment, "run", "orders").stderr
+    assert "cannot be read: [COLUMN_ALREADY_EXISTS] The column `customer` already exists" in message
+    assert "on_missing" not in message, "no file is missing"
+
+
+def test_columns_may_have_names_that_are_no_words_of_sql(deployment: Deployment) -> None:
+    before, after = ({"user.id": user, "it's": amount, "a`b": "x"} for user, amount in (("a", 1), ("b", 5)))
+    write_json(deployment, 1, payload(op="c", before=None, after=before), payload(op="u", before=before, after=after))
+    write_pipeline(deployment, ENVELOPES.replace("{customer: string, amount: long}", "{user.id: string, it's: long}"))
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    text = file.read_text().replace("key: customer", "key: user.id").replace("of: amount", "of: it's")
+    file.write_text(text.replace("it's: long", "it's: long, a`b: string"))
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": 0, "b": 5}

@@ -140,6 +140,9 @@ def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, deploym
     first, second = read(spark, deployment, source | {"time_zone": "America/New_York"}).to_pylist()
     assert first["at"] == datetime(2025, 12, 31, 19)
     assert second["local"] == datetime(2026, 1, 2, 4, tzinfo=UTC)
+    columns["local"] = {"expr": "local + INTERVAL 1 HOUR", "type": "instant"}
+    _, second = read(spark, deployment, source | {"time_zone": "America/New_York"}).to_pylist()
+    assert second["local"] == datetime(2026, 1, 2, 5, tzinfo=UTC), "a computed time without a zone is in the zone too"
 
 
 BAD_COLUMNS = {
@@ -150,6 +153,7 @@ BAD_COLUMNS = {
     "a window": ("row_number() OVER (PARTITION BY shop ORDER BY amount)", "found a window function"),
     "the clock": ("unix_seconds(current_timestamp())", "its value can be another one when a task is repeated"),
     "the date": ("datediff(now(), CURRENT_DATE)", "its value can be another one when a task is repeated"),
+    "a name of a date": ("datediff(date 'today', to_date('Yesterday'))", "its value can be another one when"),
     "chance": ("rand() * 5", "its value can be another one when a task is repeated"),
     "another type": ("payload", "[DATATYPE_MISMATCH"),
 }

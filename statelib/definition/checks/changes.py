@@ -1,7 +1,8 @@
 """Checks of deletes and retractions: of a source's ``delete_when`` and ``changes``, and of the states that they change.
 Pure: they yield problems and never raise."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from statelib.aggregates.kinds import RETRACTABLE
 from statelib.definition.checks.states import is_ordered
@@ -36,6 +37,17 @@ def _check_source(source: Source, where: Where) -> Iterator[Problem]:
         yield Problem((*where, "changes"), "a source deletes keys or takes back events, found also 'delete_when'")
     if (changes.before is None) != (changes.after is None):
         yield Problem((*where, "changes"), "expected 'before' and 'after', or neither")
+    yield from _check_elements(source.each, (changes.before, changes.after), (*where, "each"))
+
+
+def _check_elements(each: Mapping[str, str], sides: Iterable[str | None], where: Where) -> Iterator[Problem]:
+    """Yield a problem per list that is part of a row before or after a change. Its elements would be applied to both
+    rows, and a change without this row would be lost."""
+    for name, text in each.items():
+        for side in filter(None, sides):
+            if re.search(rf"(?<![\w.]){re.escape(side)}(?!\w)", text):
+                lost = "a change has a list before and another one after it, and only one of them would be read"
+                yield Problem((*where, name), f"takes a list in {side}: {lost}; expected a list of whole changes")
 
 
 def _check_order(pipeline: DeclaredPipeline) -> Iterator[Problem]:

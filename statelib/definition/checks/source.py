@@ -21,8 +21,8 @@ FORMATS_WITH_SCHEMA = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads with a schema that the user gives."""
 INCREMENTAL_PLACES = {"delta": "path", "iceberg": "table"}
 """The formats whose commits can be read, and the field that has the place of such a table."""
-
-
+_MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
+"""Spark's names for what becomes of a record of a text format that cannot be read as a whole."""
 _ASSET = re.compile(r"(?!airflow:)[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]{1,1400}")
 """The URIs that Airflow accepts for an asset."""
 
@@ -64,6 +64,16 @@ def _check_place(source: Source, where: Where) -> Iterator[Problem]:
     for name in source.options:
         if name.lower() in ("path", "paths"):
             yield Problem((*where, "options", name), f"write it as {dotted(where)}.path")
+    yield from _check_mode(source, where)
+
+
+def _check_mode(source: Source, where: Where) -> Iterator[Problem]:
+    """Yield the problem of a mode that Spark does not know: it would take nulls for what it cannot read."""
+    if source.table is not None or source.file_format.lower() not in ("csv", "json", "xml"):
+        return
+    for name, mode in source.options.items():
+        if name.lower() == "mode" and "{" not in mode and mode.upper() not in _MODES:
+            yield Problem((*where, "options", name), f"expected {', '.join(_MODES)}; found {mode!r}")
 
 
 def _check_file_schema(source: Source, where: Where) -> Iterator[Problem]:

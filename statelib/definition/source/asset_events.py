@@ -45,8 +45,13 @@ def _of_partition(text: str, zone: tzinfo) -> DataInterval:
         )
     start_ms = moment(day, zone)
     first = datetime.fromisoformat(day)
-    following = first + timedelta(days=1) if day == text else (first + timedelta(days=31)).replace(day=1)
-    return DataInterval(start_ms, epoch_ms(in_zone(following, zone)))
+    try:
+        following = first + timedelta(days=1) if day == text else (first + timedelta(days=31)).replace(day=1)
+        return DataInterval(start_ms, epoch_ms(in_zone(following, zone)))
+    except OverflowError:
+        raise InvalidRequestError(
+            f"partition {text!r} of the asset ends after the year 9999", kind="bad-time"
+        ) from None
 
 
 def _interval(start: str, end: str, zone: tzinfo) -> DataInterval:

@@ -120,9 +120,12 @@ def moment(text: str, zone: tzinfo) -> int:
 
     Raises InvalidRequestError (``bad-time``)."""
     try:
-        parsed = datetime.fromisoformat(text)
+        return epoch_ms(in_zone(datetime.fromisoformat(text), zone))
     except ValueError:
         raise InvalidRequestError(
             f"{text!r} is no time", kind="bad-time", hint="write 2026-01-31, or 2026-01-31T06:00"
         ) from None
-    return epoch_ms(in_zone(parsed, zone))
+    except OverflowError:
+        raise InvalidRequestError(
+            f"expected a time within the years 1 to 9999, in UTC, found {text!r}", kind="bad-time"
+        ) from None

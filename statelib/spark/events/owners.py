@@ -17,6 +17,7 @@ from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.model.key_groups import subtask_of
 from statelib.serializers.entries.keys import key_groups
+from statelib.spark.events.source_types import quoted
 
 _WORD, _SIGN = 0xFFFFFFFF, 0x80000000
 _TO_SEED_0 = -1693959553
@@ -36,7 +37,7 @@ _HASHES = {
 def owner(pipeline: Pipeline, parallelism: int) -> Column:
     """Return a column with the index of the subtask that owns each row. Rows whose key is null belong to subtask 0,
     which counts them."""
-    columns = [f"`{name}`" for name in pipeline.key]
+    columns = [quoted(name) for name in pipeline.key]
     types = [str(pipeline.column_types()[name]) for name in pipeline.key]
     if not all(name in _HASHES for name in types):
         # The type stubs of PySpark require the kind of function, but PySpark warns if it is passed.

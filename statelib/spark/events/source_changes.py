@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from statelib.definition.parts.source import ChangeLogColumns
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
+from statelib.spark.events.source_types import quoted
 
 ROW = "row"
 """The column with the row before or after a change of an envelope."""
@@ -61,8 +62,8 @@ def images_of_envelopes(changes: ChangeLogColumns, frame: DataFrame) -> str:
 def _image(frame: DataFrame, side: str | None, names: list[str]) -> str:
     """Return the SQL expression for one row with the fields of both sides."""
     own = _fields(frame, side)
-    fields = (f"'{name}', {f'({side}).`{name}`' if name in own else 'NULL'}" for name in names)
-    return f"named_struct({', '.join(fields)})"
+    fields = (f"{f'({side}).{quoted(name)}' if name in own else 'NULL'} AS {quoted(name)}" for name in names)
+    return f"struct({', '.join(fields)})"
 
 
 def _fields(frame: DataFrame, side: str | None) -> list[str]:

@@ -21,7 +21,7 @@ from statelib.spark.events.source_changes import (
     complete_envelopes,
     images_of_envelopes,
 )
-from statelib.spark.events.source_types import is_read_as, spark_name
+from statelib.spark.events.source_types import is_read_as, quoted, spark_name
 from statelib.spark.session.either_kind import analysed
 
 _LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
@@ -44,6 +44,10 @@ _CLOCK = re.compile(
 )
 """The functions that read the clock, some of them also without parentheses (the group). For Spark, their value is the
 same for all rows of one query, and therefore not a value of chance."""
+_SPECIAL_TIME = re.compile(
+    r"(?:date|timestamp\w*|cast)\s*\(?\s*['\"]\s*(?:now|today|yesterday|tomorrow)\b", re.IGNORECASE
+)
+"""A text that Spark takes for a time of the run where it expects a date or a time: ``date'today'``."""
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
@@ -83,7 +87,7 @@ def _events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame:
     if missing:
         raise InvalidRequestError(
             f"pipeline {pipeline.name}: source {part.place} has no column {', '.join(missing)}; "
-            f"it has {', '.join(actual)}",
+            f"it has {', '.join(name for name in actual if name != CHANGE)}",
             kind="missing-column",
             hint=f"correct {part.field}.columns in the pipeline file",
         )
@@ -97,7 +101,7 @@ def _elements(pipeline: Pipeline, field: str, name: str, text: str, frame: DataF
     (values,) = checked_expression(pipeline, field, text, frame, f"({text})").schema.fields
     if not isinstance(values.dataType, ArrayType):
         raise _bad_expression(pipeline, field, text, f"expected a list, found {values.dataType.simpleString()}")
-    return frame.selectExpr("*", f"explode({text}) AS `{name}`")
+    return frame.selectExpr("*", f"explode({text}) AS {quoted(name)}")
 
 
 def _changed_rows(pipeline: Pipeline, part: SourcePart, changes: ChangeLogColumns, frame: DataFrame) -> DataFrame:
@@ -110,7 +114,7 @@ def _changed_rows(pipeline: Pipeline, part: SourcePart, changes: ChangeLogColumn
     for name, text in (("op", changes.op), ("before", changes.before), ("after", changes.after or "")):
         checked_expression(pipeline, f"{field}.{name}", text, frame, f"({text})")
     frame = checked_expression(pipeline, field, changes.op, frame, complete_envelopes(changes, frame), filters=True)
-    others = [f"`{name}`" for name in frame.columns if name != ROW]
+    others = [quoted(name) for name in frame.columns if name != ROW]
     images = images_of_envelopes(changes, frame)
     checked_expression(pipeline, field, f"{changes.before}, {changes.after}", frame, images)
     return frame.selectExpr(*others, images)
@@ -119,16 +123,16 @@ def _changed_rows(pipeline: Pipeline, part: SourcePart, changes: ChangeLogColumn
 def _own_columns(part: SourcePart, frame: DataFrame) -> dict[str, tuple[str, str]]:
     """Return the SQL expression and the type of each column of the source by name. The fields of a row before or after
     a change hide the columns beside it."""
-    own = {field.name: (f"`{field.name}`", field.dataType) for field in frame.schema.fields}
+    own = {field.name: (quoted(field.name), field.dataType) for field in frame.schema.fields}
     row = frame.schema[ROW].dataType if ROW in frame.columns else None
     if part.source.changes is not None and part.source.changes.before is not None and isinstance(row, StructType):
-        own |= {field.name: (f"`{ROW}`.`{field.name}`", field.dataType) for field in row.fields}
+        own |= {field.name: (f"`{ROW}`.{quoted(field.name)}", field.dataType) for field in row.fields}
     return {name: (expression, type_.simpleString()) for name, (expression, type_) in own.items()}
 
 
 def no_events(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Return a DataFrame without rows that has the declared columns."""
-    columns = [f"`{name}` {spark_name(type_)}" for name, type_ in pipeline.column_types().items()]
+    columns = [f"{quoted(name)} {spark_name(type_)}" for name, type_ in pipeline.column_types().items()]
     if pipeline.has_changes:
         columns.append(f"`{CHANGE}` {CHANGE_TYPE}")
     return spark.createDataFrame([], ", ".join(columns))
@@ -144,13 +148,11 @@ def _columns(
         wanted = spark_name(type_)
         column = part.source.columns.get(name)
         if column is None:
-            expressions.append(f"CAST(NULL AS {wanted}) AS `{name}`")
+            expressions.append(f"CAST(NULL AS {wanted}) AS {quoted(name)}")
         elif column.expr is None:
             expressions.append(_plain_column(pipeline, part, name, actual[name], wanted))
         else:
-            expression = f"CAST(({column.expr}) AS {wanted}) AS `{name}`"
-            checked_expression(pipeline, f"{part.field}.columns.{name}", column.expr, frame, expression)
-            expressions.append(expression)
+            expressions.append(_computed_column(pipeline, part, name, column.expr, frame))
     if pipeline.has_changes:
         expressions.append(_change(pipeline, part, frame))
     return expressions
@@ -171,12 +173,10 @@ def _change(pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> str:
 def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, own: tuple[str, str], wanted: str) -> str:
     column, actual = own
     if is_read_as(actual, wanted):
-        return f"{column} AS `{name}`" if actual == wanted else f"CAST({column} AS {wanted}) AS `{name}`"
+        return f"{column if actual == wanted else f'CAST({column} AS {wanted})'} AS {quoted(name)}"
     zone = part.source.time_zone
     if zone is not None and {actual, wanted} == {_LOCAL, _INSTANT}:
-        from_zone, to_zone = (zone, "UTC") if wanted == _INSTANT else ("UTC", zone)
-        local = f"CAST({column} AS {_LOCAL})"
-        return f"CAST(convert_timezone('{from_zone}', '{to_zone}', {local}) AS {wanted}) AS `{name}`"
+        return f"{_converted(column, zone, wanted)} AS {quoted(name)}"
     raise InvalidRequestError(
         f"pipeline {pipeline.name}: column {name} of {part.place} is {actual}, {part.field}.columns declares "
         f"{part.source.columns[name].type} ({wanted} in Spark)",
@@ -184,6 +184,27 @@ def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, own: tuple[st
         hint=f"correct {part.field}.columns in the pipeline file, compute the column with 'expr', or name the zone of "
         f"times without one in {part.field}.time_zone",
     )
+
+
+def _computed_column(pipeline: Pipeline, part: SourcePart, name: str, text: str, frame: DataFrame) -> str:
+    """Return the SQL expression for a column with ``expr``. Its time without a zone becomes an instant by the zone of
+    the source."""
+    field, zone = f"{part.field}.columns.{name}", part.source.time_zone
+    wanted = spark_name(pipeline.column_types()[name])
+    expression = f"CAST(({text}) AS {wanted})"
+    if zone is not None and wanted == _INSTANT:
+        (value,) = checked_expression(pipeline, field, text, frame, f"({text})").schema.fields
+        if value.dataType.simpleString() == _LOCAL:
+            expression = _converted(f"({text})", zone, wanted)
+    expression = f"{expression} AS {quoted(name)}"
+    checked_expression(pipeline, field, text, frame, expression)
+    return expression
+
+
+def _converted(column: str, zone: str, wanted: str) -> str:
+    """Return the SQL expression for an instant as the local time of a zone, or for a local time as the instant."""
+    from_zone, to_zone = (zone, "UTC") if wanted == _INSTANT else ("UTC", zone)
+    return f"CAST(convert_timezone('{from_zone}', '{to_zone}', CAST({column} AS {_LOCAL})) AS {wanted})"
 
 
 def checked_expression(
@@ -219,6 +240,8 @@ def _reason_against(frame: DataFrame, sql: str) -> str | None:
 
 def _reads_clock(frame: DataFrame, sql: str) -> bool:
     """Return whether an expression uses the time of the run. A column can have the name of such a function."""
+    if _SPECIAL_TIME.search(sql):
+        return True
     columns = {name.lower() for name in frame.columns}
     return any((match[1] or "").lower() not in columns for match in _CLOCK.finditer(_QUOTED.sub("''", sql)))
 

@@ -24,10 +24,11 @@ _STRICT: Mapping[str, Mapping[str, str]] = {
 is missing, and the columns of CSV by their place even if the header of a file has another order."""
 
 
-def strict_options(file_format: str) -> Mapping[str, str]:
-    """Return the options for a text format under which no record is lost or cut without an error. The options of the
-    user come after them and have precedence."""
-    return _STRICT.get(file_format.lower(), {})
+def strict_options(file_format: str, time_zone: str | None = None) -> Mapping[str, str]:
+    """Return the options for a text format under which no record is lost or cut without an error, and times without a
+    zone are in ``time_zone``. The options of the user come after them and have precedence."""
+    options = _STRICT.get(file_format.lower(), {})
+    return {**options, "timeZone": time_zone} if options and time_zone else options
 
 
 def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame | None:
@@ -54,25 +55,35 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
             return None
         if error.getCondition() == _NOT_THERE and source.on_missing == "empty":
             return None
+        raise _no_source(pipeline, part, error) from error
+
+
+def _no_source(pipeline: str, part: SourcePart, error: AnalysisException) -> NotFoundError:
+    """Return the error for a source that Spark cannot open."""
+    reason, hint = error.getCondition() or "", ""
+    if part.table is not None:
         hint = (
             f"Spark must know the table under this name: check {part.field}.table, and the catalogs in Spark's "
             "configuration"
-            if part.table is not None
-            else "an interval without events needs an empty file with the declared columns, or 'on_missing: empty' in "
+        )
+    elif reason in (_NOT_THERE, _NO_FILES):
+        hint = (
+            "an interval without events needs an empty file with the declared columns, or 'on_missing: empty' in "
             "the pipeline file's source"
         )
-        raise NotFoundError(
-            f"pipeline {pipeline}: source {part.place} cannot be read: {error.getCondition()}",
-            kind="no-source",
-            hint=hint,
-        ) from error
+    else:
+        reason = str(error).strip().splitlines()[0]
+    return NotFoundError(
+        f"pipeline {pipeline}: source {part.place} cannot be read: {reason}", kind="no-source", hint=hint
+    )
 
 
 def _opened(spark: SparkSession, part: SourcePart) -> DataFrame:
     if part.table is not None:
         return spark.read.options(**options_of(part)).table(part.table)
     file_format = part.source.file_format
-    reader = spark.read.format(file_format).options(**strict_options(file_format)).options(**options_of(part))
+    strict = strict_options(file_format, part.source.time_zone)
+    reader = spark.read.format(file_format).options(**strict).options(**options_of(part))
     if part.source.file_schema is not None:
         reader = reader.schema(part.source.file_schema)
     return reader.load() if part.path is None else reader.load(part.path)

@@ -1,4 +1,4 @@
-"""The types of a source's columns: Spark's name of each declared type, and the types that can be read as another
+"""The names and types of a source's columns: their forms in Spark's SQL, and the types that can be read as another
 one."""
 
 import re
@@ -22,6 +22,11 @@ _DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 def spark_name(type_: StateType) -> str:
     """Return Spark's name of the type of a column, as ``DataType.simpleString`` writes it."""
     return spark_type(codec_of(type_).arrow_type).simpleString()
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column as a name in SQL."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def is_read_as(actual: str, wanted: str) -> bool:

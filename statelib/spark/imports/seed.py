@@ -14,6 +14,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointRecord
 from statelib.spark.events.source_columns import check_strict, checked_expression
 from statelib.spark.events.source_open import strict_options
+from statelib.spark.events.source_types import quoted
 from statelib.spark.events.tables.incremental import TablePlace, whole_table
 from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
@@ -90,8 +91,8 @@ def seed_from_table(
 def _all_duplicates(pipeline: Pipeline, rows: MappedTable) -> InvalidRequestError | None:
     """Return the error that counts the repeated keys of the whole table, and not only those of one subtask."""
     for state in rows.states:
-        filled = rows.frame.where(f.col(f"`{STATE}{state}`").isNotNull())
-        repeated = filled.groupBy(*(f"`{name}`" for name in pipeline.key)).count().where("count > 1")
+        filled = rows.frame.where(f.col(quoted(STATE + state)).isNotNull())
+        repeated = filled.groupBy(*map(quoted, pipeline.key)).count().where("count > 1")
         total = repeated.agg(f.sum(f.col("count") - 1)).first()
         if total is not None and total[0]:
             examples = repeated.orderBy(f.desc("count")).drop("count").take(EXAMPLES)

@@ -20,7 +20,7 @@ from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.arrow_types import spark_type
 from statelib.spark.events.source_columns import checked_expression
-from statelib.spark.events.source_types import is_read_as
+from statelib.spark.events.source_types import is_read_as, quoted
 
 STATE = "__statelib_state_"
 """The start of the names of the columns that hold the values of the states."""
@@ -64,8 +64,8 @@ def map_table(
     fill."""
     key, states = _key_slots(pipeline), _state_slots(pipeline, without)
     mapper = _Mapper(table, pipeline, _resolved(mapping, [*key, *states]))
-    expressions = [f"{mapper.expression(slot)} AS `{slot.path}`" for slot in key]
-    expressions += [f"{mapper.expression(slot)} AS `{STATE}{slot.path}`" for slot in states]
+    expressions = [f"{mapper.expression(slot)} AS {quoted(slot.path)}" for slot in key]
+    expressions += [f"{mapper.expression(slot)} AS {quoted(STATE + slot.path)}" for slot in states]
     if mapper.missing:
         raise _no_mapping(table, pipeline, mapper.missing)
     schema = event_schema(pipeline)
@@ -192,7 +192,7 @@ class _Mapper:
             text = slot.name
         written = text
         if text in self.table.columns:
-            text = f"`{text}`"
+            text = quoted(text)
         actual = None if text is None else self._type(slot, text)
         if slot.parts and (text is None or isinstance(actual, StructType)):
             return self._struct(slot, text, actual)
@@ -208,12 +208,14 @@ class _Mapper:
         """Return the expression of a slot with parts; it is null where all of them are. ``text``: the column with these
         parts, if there is one."""
         if text is not None and isinstance(actual, StructType):
-            given = {part.path: f"({text}).`{name}`" for part in slot.parts if (name := _last(part)) in actual.names}
+            given = {
+                part.path: f"({text}).{quoted(name)}" for part in slot.parts if (name := _last(part)) in actual.names
+            }
             self.mapping = given | dict(self.mapping)
         parts = {_last(part): self.expression(part) for part in slot.parts}
-        fields = ", ".join(f"'{name}', {expression}" for name, expression in parts.items())
+        fields = ", ".join(f"{expression} AS {quoted(name)}" for name, expression in parts.items())
         present = " OR ".join(f"({expression}) IS NOT NULL" for expression in parts.values())
-        return f"IF({present}, named_struct({fields}), NULL)"
+        return f"IF({present}, struct({fields}), NULL)"
 
     def _type(self, slot: Slot, text: str) -> DataType:
         field_name = f"--map {slot.path}"

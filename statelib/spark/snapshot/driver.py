@@ -257,8 +257,18 @@ def _subtasks(
 
 
 def _owned(pipeline: Pipeline, parallelism: int, events: DataFrame) -> DataFrame:
-    """Return the events with one partition per subtask. Spark also runs a task for a partition without events."""
-    return events.repartitionById(parallelism, owner(pipeline, parallelism))
+    """Return the events with one partition per subtask. Spark also runs a task for a partition without events.
+
+    PySpark's ``mapInArrow`` does not find a column whose name has a dot or a backtick. If there is one, all columns
+    have numbers as names until :func:`_events` gives them their own."""
+    owned = events.repartitionById(parallelism, owner(pipeline, parallelism))
+    if not any(mark in name for name in events.columns for mark in ".`"):
+        return owned
+    return owned.toDF(*_numbers(len(events.columns)))
+
+
+def _numbers(count: int) -> list[str]:
+    return [f":{number}" for number in range(count)]
 
 
 def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
@@ -299,7 +309,10 @@ def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
     """Return the batches of a subtask as one table in the wanted types."""
     if not batches:
         return wanted.empty_table()
-    return pa.Table.from_batches(batches).combine_chunks().cast(wanted)
+    table = pa.Table.from_batches(batches).combine_chunks()
+    if table.column_names == _numbers(len(wanted)):
+        table = table.rename_columns(wanted.names)
+    return table.cast(wanted)
 
 
 def _snapshot_task(work: Work, change: Change | None = None) -> Task[SubtaskReport]:

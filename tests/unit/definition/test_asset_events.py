@@ -45,6 +45,7 @@ def test_an_update_without_bounds_names_none(partition: str | None) -> None:
         ({}, "europe", "partition 'europe' of the asset names no interval"),
         ({}, "2026-01-05T00:00:00", "names no interval"),
         ({}, "2026-13", "is no time"),
+        ({}, "9999-12", "ends after the year 9999"),
     ],
 )
 def test_an_update_that_names_no_interval_is_refused(

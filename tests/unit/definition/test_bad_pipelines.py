@@ -130,6 +130,7 @@ CASES = {
     "a placeholder of no condition": ("  columns:", "  where: \"t >= '{begin}'\"\n  columns:", 5, "source.where: unknown placeholder {begin}"),
     "a variable outside the options": ("  columns:", "  where: \"t = '{env[X]}'\"\n  columns:", 5, "source.where: unknown placeholder {env[X]}"),
     "a path among the options": ("  columns:", "  options: {path: /x}\n  columns:", 5, "source.options.path: write it as source.path"),
+    "a mode that Spark does not know": ("  columns:", "  format: csv\n  options: {Mode: dropmalformd}\n  columns:", 6, "source.options.Mode: expected FAILFAST, DROPMALFORMED, PERMISSIVE; found 'dropmalformd'"),
     "no zone": ("  columns:", "  time_zone: Berlin\n  columns:", 5, "source.time_zone: expected a time zone such as Europe/Berlin, found 'Berlin'"),
     "no zone of the schedule": ("start: 2013-01-01", "time_zone: Berlin, start: 2013-01-01", 2, "schedule.time_zone: expected a time zone such as Europe/Berlin, found 'Berlin'"),
     "a cron that the clock takes apart": ('"@daily", start', '"* 2 * * *", time_zone: Europe/Berlin, start', 2, "schedule.cron: '* 2 * * *': Airflow's intervals do not follow each other when the clock of Europe/Berlin is set forward at 2013-03-31T03:00:00+02:00"),

@@ -169,6 +169,10 @@ def test_an_aggregate_of_another_source_may_be_of_any_kind(tmp_path: Path) -> No
     data["sources"]["orders"]["columns"]["total"] = "double"
     data["sources"]["refunds"]["changes"] = {"op": "op", "before": "before", "after": "after"}
     assert loaded(tmp_path, data).has_changes
+    data["sources"]["refunds"]["each"] = {"line": "after.lines"}
+    assert "sources.refunds.each.line: takes a list in after: a change has" in problem_of(tmp_path, data)
+    data["sources"]["refunds"]["each"] = {"op": "ops", "before": "map_values(log.before)"}
+    assert loaded(tmp_path, data).has_changes, "lists of whole changes"
     del data["sources"]["refunds"]["changes"]["after"]
     assert "sources.refunds.changes: expected 'before' and 'after', or neither" in problem_of(tmp_path, data)
     data["sources"]["refunds"] |= {"changes": "op", "delete_when": "true"}

@@ -1,11 +1,13 @@
 """Moments on both sides of 1970, to the millisecond."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 from statelib.definition.source.intervals import moment
+from statelib.errors import InvalidRequestError
 from statelib.model.moments import epoch_ms, moment_of
 from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
 
@@ -24,6 +26,12 @@ def test_a_fraction_of_a_second_before_1970_is_exact() -> None:
     half = datetime(1969, 12, 31, 23, 59, 59, 500_000, UTC)
     assert (epoch_ms(half), epoch_ms(half.astimezone(timezone(timedelta(hours=-3))))) == (-500, -500)
     assert moment("1969-12-31T23:59:59.500", UTC) == -500
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:00:00-12:00"])
+def test_a_time_outside_of_the_calendar_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"within the years 1 to 9999, in UTC, found '{text}'"):
+        moment(text, ZoneInfo("Europe/Berlin"))
 
 
 def test_spark_gets_the_microsecond_of_a_time() -> None:
