@@ -105,10 +105,19 @@ class WindowedFunction:
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002
     ) -> None:
-        """Remove the contents of the windows whose timers are due."""
-        ended = take_due(backend, self.state, 0, progress.event_time_ms)
-        if ended is not None:
-            remove(backend, self.state, _contents(backend, backend.schema.state(self.state), ended))
+        """Remove the contents of the windows that were closed long enough ago. A timer that was set when the allowed
+        lateness or ``retain`` was shorter is set again, for the time that counts now."""
+        due = take_due(backend, self.state, 0, progress.event_time_ms)
+        if due is None:
+            return
+        assert due.namespaces is not None, "the timers of windows have namespaces"
+        last_ms = np.asarray(numbers(due.namespaces.field("end"), "i8"), np.int64) - 1
+        due = replace(due, moments=last_ms + (self.window.lateness_ms + self.window.retain_ms))
+        due = due.take(group_rows([due.keys, due.namespaces]).first)
+        is_over = due.moments <= progress.event_time_ms
+        register(backend, self.state, due.take(np.flatnonzero(~is_over)))
+        ended = due.take(np.flatnonzero(is_over))
+        remove(backend, self.state, _contents(backend, backend.schema.state(self.state), ended))
 
     def _set_timers(
         self,

@@ -126,3 +126,12 @@ def test_more_than_was_applied_is_not_taken_back() -> None:
         run.apply(table([(("a", "x", 1), RETRACTED), (("a", "x", 1), RETRACTED)]))
     assert caught.value.kind == "retracted-too-often"
     same(run, Counter([("a", "x", 1)]))
+
+
+def test_the_least_long_is_taken_back() -> None:
+    run = LocalRun(pipeline(states={"s": {"kind": "value", "fields": {"sum": {"agg": "sum", "of": "n"}}}}))
+    least = table([(("a", "x", None), APPLIED)]).set_column(2, "n", pa.array([-(2**63)], pa.int64()))
+    run.apply(least)
+    run.apply(table([(("a", "x", 1), APPLIED)]))
+    run.apply(least.set_column(5, CHANGE, pa.array([RETRACTED], pa.int8())))
+    assert run.state("s") == {"a": {"sum": 1}}

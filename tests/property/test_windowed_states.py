@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -180,3 +181,26 @@ def test_events_at_the_edges_of_a_window_are_counted_or_late() -> None:
     assert ("a", 0, HOUR) in run.state("sums")
     run.apply(table([]), closing + 2 * HOUR)
     assert run.state("sums") == {("a", HOUR, 2 * HOUR): 68}
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("kind", ["reducing", "map"])
+def test_a_longer_lateness_counts_for_windows_that_are_stored(tmp_path: Path, backend: str, kind: str) -> None:
+    def lasting(lateness: str, retain: str) -> Pipeline:
+        window = {"time": "t", "tumbling": "1h", "allowed_lateness": lateness, "retain": retain}
+        key = {"user_key": "u"} if kind == "map" else {}
+        return pipeline(states={"sums": {"kind": kind, **key, "value": {"agg": "sum", "of": "n"}, "window": window}})
+
+    def total(number: int) -> object:
+        return {"x": number} if kind == "map" else number
+
+    run = SubtaskRun(lasting("0s", "0s"), tmp_path, backend)
+    run.apply(table([("a", "x", 1, 0), ("b", "x", 2, 0)]), HOUR // 2)
+    run.pipeline = lasting("2h", "1h")
+    run.checkpoint("canonical", backend, 1)
+    run.apply(table([("a", "x", 4, 1)]), 2 * HOUR)
+    run.apply(table([("a", "x", 8, 2)]), 4 * HOUR - 1)
+    assert run.state("sums") == {("a", 0, HOUR): total(13), ("b", 0, HOUR): total(2)}
+    run.apply(table([]), 4 * HOUR)
+    assert run.state("sums") == run.state("_timer_state/event_sums") == {}
+    run.close()

@@ -4,11 +4,11 @@ Pure: they yield problems and never raise."""
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from statelib.aggregates.kinds import RETRACTABLE
+from statelib.aggregates.kinds import RETRACTABLE, Nulls
 from statelib.definition.checks.states import is_ordered
 from statelib.definition.checks.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
-from statelib.definition.parts.model import StateDefinition
+from statelib.definition.parts.model import FieldDefinition, StateDefinition
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import columns_of
 from statelib.definition.problems import Problem, Where
@@ -74,8 +74,14 @@ def _check_state(state: StateDefinition, where: Where, field: str, source: Sourc
         yield Problem((*where, "ttl"), f"{of_changes}: an entry that has expired takes none back")
     fields = state.fields.items() if state.value is None else [("", state.value)]
     for name, each in fields:
-        changed = [column for column in each.columns if column in source.columns]
+        changed = [column for column in _deciding(each) if column in source.columns]
         if each.agg is not None and each.agg not in RETRACTABLE and changed:
             inner = ("fields", name, "agg") if name else ("value", "agg")
             text = f"{each.agg} cannot take one back; {', '.join(sorted(RETRACTABLE))} can"
             yield Problem((*where, *inner), f"{of_changes}: {text}")
+
+
+def _deciding(field: FieldDefinition) -> tuple[str, ...]:
+    """Return the columns of which an aggregate needs a value to apply an event."""
+    by_alone = field.of is None or field.together or field.nulls is Nulls.KEEP
+    return (*field.columns, *field.by) if by_alone else field.columns

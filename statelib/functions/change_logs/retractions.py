@@ -39,7 +39,9 @@ def without(spec: AggregateSpec, accumulators: pa.Array, retracted: pa.Array) ->
     Raise InvalidRequestError (``retracted-too-often``) if fewer values were applied than are retracted."""
     if spec.agg not in RETRACTABLE:
         return accumulators
-    result = accumulator_of(spec).merge(accumulators, _negated(retracted.cast(accumulators.type)))
+    result = accumulators
+    for part in _parts(retracted.cast(accumulators.type)):
+        result = accumulator_of(spec).merge(result, _negated(part))
     counts = _counts(spec, result)
     if counts is not None and (pc.min(counts).as_py() or 0) < 0:
         raise InvalidRequestError(
@@ -63,6 +65,14 @@ def emptied(fields: Sequence[tuple[str | None, AggregateSpec]], values: Sequence
         if name is None:
             empty |= column.is_null().to_numpy(zero_copy_only=False)
     return empty
+
+
+def _parts(accumulators: pa.Array) -> list[pa.Array]:
+    """Return accumulators with the sum of ``accumulators`` whose numbers can be negated, as the least long cannot."""
+    if not pa.types.is_integer(accumulators.type):
+        return [accumulators]
+    half = pc.divide(accumulators, 2)
+    return [half, pc.subtract(accumulators, half)]
 
 
 def _negated(accumulators: pa.Array) -> pa.Array:
