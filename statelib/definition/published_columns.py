@@ -1,6 +1,6 @@
 """The columns of a published table: those of the state's flat table, chosen and renamed by the pipeline file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from statelib.definition.declared import DeclaredPipeline
@@ -55,6 +55,33 @@ def published_columns(pipeline: DeclaredPipeline, publication: Publication) -> t
         state = published_state(pipeline, publication)
         chosen = {name: source for name, source in chosen.items() if not _is_part_of_result(source, columns, state)}
     return tuple(replace(columns[source], name=name) for name, source in chosen.items())
+
+
+def column_sources(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, tuple[str, ...]]:
+    """Return the names of what each column of a published table has the values of: the present name, then those with
+    earlier names of the state and the field. A column of the key has its position, because a key has no names."""
+    if publication.output is not None:
+        names = output_columns(pipeline, publication)
+        return {name: (f"{publication.output}.{source}",) for name, source in names.items()}
+    columns = state_columns(pipeline, publication)
+    return {
+        name: tuple(_value_sources(pipeline, publication, source))
+        if not (column := columns[source]).is_key
+        else (".".join((column.source, *map(str, column.path))),)
+        for name, source in chosen_names(columns, publication).items()
+    }
+
+
+def _value_sources(pipeline: DeclaredPipeline, publication: Publication, column: str) -> Iterator[str]:
+    """Yield ``<state>.<column>`` with the present and the earlier names of the state and of the field in ``column``."""
+    name = publication.state or next(iter(pipeline.states))
+    state = pipeline.states[name]
+    plain = column if column.partition(".")[0] in state.fields else column.removeprefix("value.")
+    field, dot, part = plain.partition(".") if state.fields else ("", "", column)
+    earlier = state.fields[field].renamed_from if field else ()
+    for state_name in (name, *state.renamed_from):
+        for field_name in (field, *earlier):
+            yield f"{state_name}.{field_name}{dot}{part}"
 
 
 def _is_part_of_result(name: str, columns: Mapping[str, FrameColumn], state: StateDescriptor) -> bool:

@@ -5,6 +5,7 @@ commit, one its checkpoint, and one the version of the table that the commit mad
 another writer's: it fails, and the publisher looks again. So there is one commit of each number.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
 """The operations of other writers that do not change the rows."""
-
+SOURCES = "statelib.sources"
+"""The property of a commit with the sources of the columns."""
 
 _INSECURE = "URL scheme is not allowed"
 """The text of the client's error for an endpoint that is not ``https:``."""
@@ -72,7 +74,7 @@ class DeltaDirectory:
         schema = changes if self._table.changes else pa.schema(columns)
         expected = self._columns(schema)
         if delta is not None:
-            check_columns(self._table, expected, self._columns(delta.schema()))
+            check_columns(self._table, expected, self._columns(delta.schema()), self._recorded_sources(delta))
         with scratch_directory(self._scratch, "delta") as directory:
             with part_writer(directory, "", changes) as writer, self._lossless():
                 content.write_changes(commit, writer.write)
@@ -138,7 +140,10 @@ class DeltaDirectory:
 
         numbers = {"": commit.number, "/checkpoint": commit.checkpoint_id, "/version": version}
         return CommitProperties(
-            custom_metadata={"statelib.checkpoint": f"{self._table.pipeline}/{commit.checkpoint_id}"},
+            custom_metadata={
+                "statelib.checkpoint": f"{self._table.pipeline}/{commit.checkpoint_id}",
+                SOURCES: json.dumps(self._table.recorded_sources()),
+            },
             max_commit_retries=0,
             app_transactions=[Transaction(f"{self._application}{what}", number) for what, number in numbers.items()],
         )
@@ -168,6 +173,15 @@ class DeltaDirectory:
                     self._table, f"version {entry['version']} was written by something else: {entry['operation']}"
                 )
         return Commit(number, CheckpointId(checkpoint_id), None)
+
+    def _recorded_sources(self, delta: "DeltaTable") -> dict[str, str]:
+        """Return the sources of the columns in the newest commit. None are known if it is of an earlier version of
+        statelib, or if Delta has removed its entry of the log."""
+        version = delta.transaction_version(f"{self._application}/version")
+        assert version is not None, "the table has a commit"
+        entries = delta.history(delta.version() - version + 1)
+        texts = (entry.get(SOURCES, "{}") for entry in entries if entry["version"] == version)
+        return dict(json.loads(next(texts, "{}")))
 
     def _columns(self, schema: Any) -> list[str]:
         """Return the columns of an Arrow or Delta schema as text. Raises UnsupportedError (``delta-type``)."""

@@ -8,6 +8,7 @@ pyiceberg writes no files of deletions. Therefore a table in mode ``table`` has 
 Parquet, and a commit replaces those that have changed.
 """
 
+import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.locations import LocationProvider
 
-OWNER, NUMBER, CHECKPOINT, SEQUENCE = (f"statelib.{name}" for name in ("table", "commit", "checkpoint", "sequence"))
-"""The properties of a published table: whose it is, the newest commit, its checkpoint, and the sequence number of its
-snapshot."""
+OWNER, NUMBER, CHECKPOINT, SEQUENCE, SOURCES = (
+    f"statelib.{name}" for name in ("table", "commit", "checkpoint", "sequence", "sources")
+)
+"""The properties of a published table: whose it is, the newest commit, its checkpoint, the sequence number of its
+snapshot, and the sources of the columns."""
 _RANGE = re.compile(r"statelib-\d+-[0-9a-f]{32}-(\d+)-(\d+)-([0-9a-f]{32})-\d+\.parquet")
 
 
@@ -72,7 +75,8 @@ class IcebergTable:
             with self._lossless():
                 schema = stored_schema(pa.schema(columns))
             if opened is not None:
-                check_columns(self._table, described(schema), described(_arrow_schema(opened.schema())))
+                recorded = json.loads(opened.metadata.properties.get(SOURCES, "{}"))
+                check_columns(self._table, described(schema), described(_arrow_schema(opened.schema())), recorded)
             transaction = self._begun(catalog, opened, schema)
             with scratch_directory(self._scratch, "iceberg") as directory:
                 prepared = _PreparedFiles(directory, commit.number, self._attempt, catalog, transaction)
@@ -145,7 +149,8 @@ class IcebergTable:
                 snapshot.delete_data_file(file)
         made = transaction.table_metadata.snapshot_by_id(snapshot.snapshot_id)
         assert made is not None, "the transaction has the snapshot that was added to it"
-        transaction.set_properties({**names, SEQUENCE: str(made.sequence_number)})
+        sources = json.dumps(self._table.recorded_sources())
+        transaction.set_properties({**names, SEQUENCE: str(made.sequence_number), SOURCES: sources})
 
     def _begun(self, catalog: "Catalog", opened: "Table | None", schema: pa.Schema) -> "Transaction":
         """Return a transaction that is tried once. A repeated one would be added on top of another publisher's."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +31,8 @@ class TableFile:
 @dataclass(frozen=True)
 class TableManifest:
     """The content of a manifest. ``files``: in a table all files of the state, also those of earlier commits; in a
-    feed the files of this commit. ``columns``: the names of the columns with their Arrow types."""
+    feed the files of this commit. ``columns``: the names of the columns with their Arrow types. ``sources``: the names
+    of what columns have the values of, empty in manifests of earlier versions."""
 
     pipeline: str
     table: str
@@ -40,6 +41,7 @@ class TableManifest:
     columns: dict[str, str]
     identity: tuple[str, ...]
     files: tuple[TableFile, ...]
+    sources: dict[str, str] = field(default_factory=dict)
 
     def is_of(self, table: PublishedTable) -> bool:
         """Return whether the manifest belongs to the table."""
@@ -64,6 +66,7 @@ def encode_manifest(manifest: TableManifest) -> bytes:
         "checkpoint_id": manifest.commit.checkpoint_id,
         "interval": bounds,
         "columns": manifest.columns,
+        "sources": manifest.sources,
         "identity": manifest.identity,
         "rows": manifest.commit.rows,
         "files": [asdict(file) for file in manifest.files],
@@ -85,6 +88,7 @@ def decode_manifest(data: bytes) -> TableManifest:
             columns=dict(document["columns"]),
             identity=tuple(document["identity"]),
             files=tuple(map(_file, document["files"])),
+            sources=dict(document.get("sources", {})),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statelib.errors import StatelibError
+from statelib.errors import NotFoundError, StatelibError
 from statelib.publication.feed import FEED_COLUMNS
 from statelib.publication.parquet_files import part_writer
 from statelib.publication.parquet_manifest import (
@@ -45,7 +45,7 @@ class ParquetTable:
         schema = pa.schema([*FEED_COLUMNS, *content.schema]) if self._table.changes else content.schema
         columns = {field.name: str(field.type) for field in schema}
         if previous is not None:
-            check_columns(self._table, _described(columns), _described(previous.columns))
+            check_columns(self._table, _described(columns), _described(previous.columns), previous.sources)
         before = previous.files if previous else ()
         with self._place.preparing(commit.number) as prepared:
             if self._table.changes:
@@ -55,7 +55,14 @@ class ParquetTable:
             done = replace(commit, rows=sum(file.rows for file in files if file not in before))
             table = self._table
             manifest = TableManifest(
-                table.pipeline, table.name, mode_of(table), done, columns, tuple(content.identity), tuple(files)
+                pipeline=table.pipeline,
+                table=table.name,
+                mode=mode_of(table),
+                commit=done,
+                columns=columns,
+                identity=tuple(content.identity),
+                files=tuple(files),
+                sources=table.recorded_sources(),
             )
             prepared.publish(encode_manifest(manifest))
         return done
@@ -73,8 +80,21 @@ class ParquetTable:
                         yield pa.Table.from_batches([batch])
 
     def tidy(self) -> None:
-        retain = None if self._table.changes else self._table.retain
-        self._place.tidy(retain, lambda number: {file.path for file in self._manifest(number).files})
+        if self._table.changes:
+            self._place.tidy(None, self._files_of)
+        else:
+            self._place.tidy(self._table.retain, self._files_if_kept)
+
+    def _files_of(self, number: int) -> set[str]:
+        return {file.path for file in self._manifest(number).files}
+
+    def _files_if_kept(self, number: int) -> set[str]:
+        """Return the paths that a manifest names; none if it is gone, because an earlier or another publisher has
+        removed the commit, of which only files are left that later commits use."""
+        try:
+            return self._files_of(number)
+        except NotFoundError:
+            return set()
 
     def _newest_manifest(self) -> TableManifest | None:
         """Return the manifest of the newest commit, after a check that the table is as the publishers left it."""

@@ -5,8 +5,8 @@ number N, so that of two publishers one commits and the other one sees it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -27,13 +27,19 @@ Write = Callable[[pa.Table], None]
 @dataclass(frozen=True)
 class PublishedTable:
     """One published table as the pipeline file has it. ``changes``: it is a feed of changes, not the state itself.
-    ``retain``: the number of commits that stay readable."""
+    ``retain``: the number of commits that stay readable. ``sources``: the names of what each column has the values of,
+    the present name first and then earlier ones. Commits record the present ones."""
 
     target: str
     pipeline: str
     name: str
     changes: bool
     retain: int
+    sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def recorded_sources(self) -> dict[str, str]:
+        """Return the present source of each column, as a commit records it."""
+        return {name: names[0] for name, names in self.sources.items()}
 
 
 @dataclass(frozen=True)
@@ -138,12 +144,20 @@ def foreign(table: PublishedTable, problem: str) -> InvalidRequestError:
     )
 
 
-def check_columns(table: PublishedTable, expected: Sequence[str], actual: Sequence[str]) -> None:
-    """Raise InvalidRequestError (``columns-changed``) unless the table's columns are those that are to be published."""
+def check_columns(
+    table: PublishedTable, expected: Sequence[str], actual: Sequence[str], recorded: Mapping[str, str]
+) -> None:
+    """Raise InvalidRequestError (``columns-changed``) unless the table's columns are those that are to be published.
+    ``recorded``: the sources of the columns in the newest commit, as far as it has them."""
+    problem = ""
     if list(expected) != list(actual):
+        problem = f"the table has the columns {', '.join(actual)}, and publish.{table.name} has {', '.join(expected)}"
+    for name, names in table.sources.items():
+        if not problem and recorded.get(name, names[0]) not in names:
+            problem = f"column {name} of the table has {recorded[name]}, and publish.{table.name} has {names[0]}"
+    if problem:
         raise InvalidRequestError(
-            f"{table.target}: the table has the columns {', '.join(actual)}, and publish.{table.name} has "
-            f"{', '.join(expected)}",
+            f"{table.target}: {problem}",
             kind="columns-changed",
             hint="publish to a new target, which begins with the whole state, or choose the old columns with 'columns'",
         )

@@ -18,6 +18,7 @@ from statelib.flows.publication.published_keys import PublishedKeys
 from statelib.model.key_groups import KeyGroupRange
 from statelib.publication.feed import feed_table
 from statelib.publication.target import INSERT, Commit, Content, Write
+from statelib.restore.schemas.compatibility import Compatibility, compare_states
 from statelib.restore.schemas.matching import describe
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.diff.states import WINDOW_BYTES, Diff
@@ -161,7 +162,8 @@ def check_same_form(pipeline: Pipeline, state: str, opened: Checkpoint) -> None:
     """Raise InvalidRequestError (``other-state``) unless the checkpoint has the state as the pipeline file has it."""
     declared = pipeline.schema().state(state)
     stored = next((each for each in opened.schema().states if each.name == state), None)
-    if stored is None or describe(stored, names=False) != describe(declared, names=False):
+    differences = () if stored is None else compare_states(stored, declared)
+    if stored is None or any(each.compatibility is not Compatibility.AS_IS for each in differences):
         text = "has no such state" if stored is None else f"has {describe(stored)}"
         raise InvalidRequestError(
             f"state {state!r} is {describe(declared)} in the pipeline file, and {opened.directory} {text}",

@@ -1,6 +1,7 @@
 """The choice of a target by the format and the place of a published table."""
 
 from statelib.definition.pipeline import Pipeline
+from statelib.definition.published_columns import column_sources
 from statelib.extras import require
 from statelib.flows.wiring import Deployment
 from statelib.publication.delta_table import DeltaDirectory
@@ -21,7 +22,14 @@ def open_target(deployment: Deployment, pipeline: Pipeline, name: str, attempt: 
     Raises UnsupportedError (``unknown-scheme``), NotFoundError (``missing-extra``)."""
     publication = pipeline.publish[name]
     target = publication.target.format(data=deployment.data)
-    table = PublishedTable(target, pipeline.name, name, publication.mode == "changes", publication.retain)
+    table = PublishedTable(
+        target,
+        pipeline.name,
+        name,
+        publication.mode == "changes",
+        publication.retain,
+        sources=column_sources(pipeline, publication),
+    )
     if publication.format == "iceberg":
         require("iceberg")
         return IcebergTable(table, attempt, deployment.work_directory)
