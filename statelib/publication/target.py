@@ -149,15 +149,14 @@ def check_columns(
 ) -> None:
     """Raise InvalidRequestError (``columns-changed``) unless the table's columns are those that are to be published.
     ``recorded``: the sources of the columns in the newest commit, as far as it has them."""
-    problem = ""
-    if list(expected) != list(actual):
-        problem = f"the table has the columns {', '.join(actual)}, and publish.{table.name} has {', '.join(expected)}"
-    for name, names in table.sources.items():
-        if not problem and recorded.get(name, names[0]) not in names:
-            problem = f"column {name} of the table has {recorded[name]}, and publish.{table.name} has {names[0]}"
-    if problem:
-        raise InvalidRequestError(
-            f"{table.target}: {problem}",
-            kind="columns-changed",
-            hint="publish to a new target, which begins with the whole state, or choose the old columns with 'columns'",
-        )
+    part, was, wanted = "the table", f"the columns {', '.join(actual)}", ", ".join(expected)
+    if list(expected) == list(actual):
+        others = [name for name, names in table.sources.items() if recorded.get(name, names[0]) not in names]
+        if not others:
+            return
+        part, was, wanted = f"column {others[0]} of the table", recorded[others[0]], table.sources[others[0]][0]
+    raise InvalidRequestError(
+        f"{table.target}: {part} has {was}, and publish.{table.name} has {wanted}",
+        kind="columns-changed",
+        hint="publish to a new target, which begins with the whole state, or choose the old columns with 'columns'",
+    )

@@ -1,6 +1,7 @@
 """``statelib query``: SQL over the states of statelib's and Flink's snapshots."""
 
 import json
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,17 @@ def test_only_the_named_tables_are_read(tmp_path: Path) -> None:
     assert rows(deployment, "sales", "SELECT 1") == [[1]]
     assert "Binder Error" in refused(deployment, "query", "sales", "SELECT shp FROM total")
     assert "chk-5" in refused(deployment, "query", "sales", "SELECT shop FROM total")
+
+
+def test_a_state_may_have_any_name(tmp_path: Path) -> None:
+    deployment = open_shop(tmp_path)
+    states = 'rows: {kind: value, value: {agg: count}}, "a.b \\"c\\"": {kind: value, value: {agg: count}}'
+    text = VISITS.replace("name: visits", "name: named").replace("states:\n", f"states: {{{states}}}\n")
+    (Path(deployment.pipelines_directory) / "named.yaml").write_text(re.sub(r"  spent: .*\n", "", text))
+    checkpoint_of(deployment, "named", 1, sales(0))
+    expected = of_events("SELECT shop, count(*) FROM events GROUP BY shop ORDER BY shop", sales(0))
+    for table in ("rows", '"a.b ""c"""'):
+        assert rows(deployment, "named", f"FROM {table} ORDER BY shop") == expected
 
 
 def test_nothing_stays_in_the_scratch_directory(shop: Deployment) -> None:

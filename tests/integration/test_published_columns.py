@@ -60,8 +60,8 @@ def published(root: Path, format_: str, mode: str) -> dict[str, dict[str, object
         rows = parquet_rows(root / "total", ["shop"])
     else:
         read = {"parquet": feed_rows, "delta": delta_rows}.get(format_)
-        found = read(root / "total") if read else iceberg_rows("shop.total")
-        rows = folded(found, ["shop"]) if mode == "changes" else by_identity(found, ["shop"])
+        all_rows = read(root / "total") if read else iceberg_rows("shop.total")
+        rows = folded(all_rows, ["shop"]) if mode == "changes" else by_identity(all_rows, ["shop"])
     return {shop: {name: row[name] for name in sorted(row) if name != "shop"} for (shop,), row in rows.items()}
 
 

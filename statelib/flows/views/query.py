@@ -141,11 +141,12 @@ def _names(sql: str, table: str) -> bool:
 
 def _insert(database: "duckdb.DuckDBPyConnection", name: str, rows: pa.Table) -> None:
     """Insert rows into the table of this name. The first call creates it."""
-    database.register("rows", rows)
-    quoted = _quoted(name)
-    database.execute(f"CREATE TABLE IF NOT EXISTS {quoted} AS SELECT * FROM rows LIMIT 0")  # noqa: S608 - it is quoted
-    database.execute(f"INSERT INTO {quoted} SELECT * FROM rows")  # noqa: S608
-    database.unregister("rows")
+    view = f"{name}\n"  # no state and no output has a name with a line feed
+    database.register(view, rows)
+    table, source = _quoted(name), _quoted(view)
+    database.execute(f"CREATE TABLE IF NOT EXISTS {table} AS SELECT * FROM {source} LIMIT 0")  # noqa: S608 - quoted
+    database.execute(f"INSERT INTO {table} SELECT * FROM {source}")  # noqa: S608
+    database.unregister(view)
 
 
 def _flat(table: StateTable, part: pa.Table, key: Sequence[str]) -> pa.Table:
