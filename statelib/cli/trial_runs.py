@@ -46,7 +46,10 @@ def try_pipeline(
     try:
         chosen = next_intervals(deployment, pipeline, *bounds)
         if not chosen:
-            raise InvalidRequestError("--end: the state has all intervals that end by then", kind="bad-interval")
+            until = "of the schedule" if bounds[1] is None else "that end by then"
+            raise InvalidRequestError(
+                f"the state has all intervals {until}", kind="bad-interval", hint="choose one of them with --start"
+            )
         interval = chosen[0]
     except StatelibError as error:
         return [], [_fault(pipeline, error)]

@@ -193,6 +193,31 @@ def test_bounds_are_in_the_time_zone_of_the_pipeline(deployment: Deployment) -> 
     assert said(deployment, "run", "orders", "--dry-run").startswith("2025-12-31 23:00:00 to 2026-01-01 23:00:00 UTC")
 
 
+def test_the_first_interval_begins_at_the_first_moment_of_the_schedule_like_in_airflow(deployment: Deployment) -> None:
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    file.write_text(ORDERS.replace('cron: "@daily"', 'cron: "0 6 * * *"'))
+    assert said(deployment, "run", "orders", "--dry-run") == "2026-01-01 06:00:00 to 2026-01-02 06:00:00 UTC\n"
+    file.write_text(ORDERS.replace('"@daily", start: 2026-01-01', '"@monthly", start: 2026-01-15'))
+    planned = said(deployment, "run", "orders", "--dry-run", "--end", "2026-04-01")
+    assert planned.splitlines() == [
+        "2026-02-01 00:00:00 to 2026-03-01 00:00:00 UTC", "2026-03-01 00:00:00 to 2026-04-01 00:00:00 UTC",
+    ]  # fmt: skip
+
+
+def test_no_interval_begins_after_the_end_of_the_schedule(deployment: Deployment) -> None:
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    file.write_text(ORDERS.replace("start: 2026-01-01", "start: 2026-01-01, end: 2026-01-02"))
+    planned = said(deployment, "run", "orders", "--dry-run", "--end", "2026-01-09")
+    assert planned.splitlines()[-1] == "2026-01-02 00:00:00 to 2026-01-03 00:00:00 UTC"
+    message = refused(deployment, "run", "orders", "--dry-run", "--start", "2026-01-03")
+    assert "none begins after schedule.end, 2026-01-02" in message
+    said(deployment, "run", "orders", "--end", "2026-01-03")
+    assert (
+        "nothing to apply: the state of orders has all intervals of its sch" in call(deployment, "run", "orders").stderr
+    )
+    assert "has all intervals of the schedule" in call(deployment, "pipelines", "validate", "--deep").stderr
+
+
 def test_a_pipeline_without_a_schedule_needs_explicit_bounds(deployment: Deployment) -> None:
     unscheduled = "\n".join(line for line in ORDERS.splitlines() if not line.startswith("schedule"))
     (Path(deployment.pipelines_directory) / "orders.yaml").write_text(unscheduled)

@@ -191,6 +191,27 @@ columns:
     assert totals(deployment) == {"a": int(datetime(2026, 7, 1, 8, tzinfo=UTC).timestamp())}
 
 
+@pytest.mark.parametrize("file_format", ["json", "csv", "parquet", "text"])
+def test_a_day_without_files_is_missing_even_if_its_columns_are_known(deployment: Deployment, file_format: str) -> None:
+    schema = "" if file_format == "text" else 'file_schema: "value STRING, amount BIGINT"\n'
+    source = f"""
+format: {file_format}
+path: "{{data}}/{{start:%Y-%m-%d}}"
+{schema}columns:
+  customer: {{expr: value, type: string}}
+  amount: {{expr: length(value), type: long}}
+"""
+    (day := Path(deployment.data) / "2026-01-01").mkdir()
+    (day / "_SUCCESS").touch()
+    write_pipeline(deployment, source)
+    message = call(deployment, "run", "orders").stderr
+    assert "2026-01-01 cannot be read: UNABLE_TO_INFER_SCHEMA\n" in message
+    assert "'on_missing: empty'" in message
+    write_pipeline(deployment, source + "ready: {marker: _SUCCESS}\n")
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {}
+
+
 def test_the_reason_of_spark_is_named_if_files_are_there(deployment: Deployment) -> None:
     write_json(deployment, 1, '{"customer": "a", "Customer": "b", "amount": 1}')
     write_pipeline(deployment, JSON.replace("payload.", "").replace("payload IS", "customer IS"))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -15,12 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField, UUIDType
 from pyiceberg.utils.config import Config
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import ConflictError, StatelibError
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
+from statelib.spark.dataframe.arrow_types import spark_schema
+from statelib.spark.events.tables.iceberg_log import IcebergLog
 from statelib.spark.events.tables.incremental import table_reads
 from tests.support.extent import examples
 from tests.support.incremental_reads import Rows, applied
@@ -181,3 +186,16 @@ def test_a_catalog_that_is_not_configured_is_named(tmp_path: Path, monkeypatch: 
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(StatelibError, match="no Iceberg catalog 'lake' is configured"):
         table_reads(pipeline_in(tmp_path), "/data", DataInterval(0, 1), NOTHING_APPLIED, "token")
+
+
+def test_uuids_are_read_as_texts(catalog: Catalog) -> None:
+    ids = [UUID(int=2**127 + 5), None, UUID(int=7)]
+    table = catalog.create_table(
+        "shop.carts", Schema(NestedField(1, "id", UUIDType()), NestedField(2, "n", LongType()))
+    )
+    stored = pa.array([each and each.bytes for each in ids], pa.binary(16))
+    table.append(pa.table({"id": stored, "n": pa.array([1, 2, 3], pa.int64())}))
+    read = IcebergLog("lake.shop.carts")
+    assert spark_schema(read.columns())["id"].dataType.simpleString() == "string"
+    (batch,) = read.rows(0, 1)
+    assert batch["id"].to_pylist() == [each and str(each) for each in ids]

@@ -120,8 +120,9 @@ def run(
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": checkpoints, "errors": {}}
     view: Iterable[Block] = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
-    if not chosen and bounds[1] is not None:
-        view = [Note(f"nothing to apply: the state of {pipeline} has all intervals that end by {when(bounds[1])} UTC")]
+    if not chosen:
+        until = "of its schedule" if bounds[1] is None else f"that end by {when(bounds[1])} UTC"
+        view = [Note(f"nothing to apply: the state of {pipeline} has all intervals {until}")]
     present(document, view, as_json)
 
 

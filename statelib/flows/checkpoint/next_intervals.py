@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from statelib.definition.parts.model import Schedule
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.source.intervals import intervals
+from statelib.definition.source.intervals import first_intervals, intervals
 from statelib.definition.source.parts import range_text
 from statelib.errors import InvalidRequestError, RetryableError
 from statelib.flows.wiring import Deployment, now_ms
@@ -19,9 +20,9 @@ def next_intervals(
     interval.
 
     Without a start, they begin at the end of the last applied interval, and there are none if the state has all that
-    end by ``end_ms``; if there is no state, they begin at the schedule's start. Without an end, only the first one is
-    returned. Raises InvalidRequestError: ``no-schedule`` and ``no-start`` if a bound must be given, ``bad-interval``,
-    ``bad-cron``."""
+    end by ``end_ms``; if there is no state, they begin at the first moment of the schedule from its start on. Without
+    an end, only the first one is returned. None begins after the schedule's end. Raises InvalidRequestError:
+    ``no-schedule`` and ``no-start`` if a bound must be given, ``bad-interval``, ``bad-cron``."""
     applied = applied_position(deployment, pipeline).interval if start_ms is None else None
     start = _first_start(pipeline, applied) if start_ms is None else start_ms
     if start is None:
@@ -43,10 +44,13 @@ def next_intervals(
                 hint="give it with --end, or give the pipeline file a schedule",
             )
         return [DataInterval(start, end_ms)]
-    scheduled = list(intervals(pipeline.cron_schedule, start, end_ms))
+    schedule = pipeline.cron_schedule
+    scheduled = [each for each in intervals(schedule, start, end_ms) if not _is_ended(schedule, each)]
     if not scheduled and applied is None:
         raise InvalidRequestError(
-            f"no interval of the schedule {pipeline.cron_schedule.text!r} fits into that range", kind="bad-interval"
+            f"no interval of the schedule {schedule.text!r} fits into that range"
+            + (f", and none begins after schedule.end, {schedule.end.isoformat()}" if schedule.end else ""),
+            kind="bad-interval",
         )
     return scheduled
 
@@ -91,4 +95,11 @@ def end_of_state(deployment: Deployment, pipeline: Pipeline) -> int | None:
 def _first_start(pipeline: Pipeline, applied: DataInterval | None) -> int | None:
     if applied is not None:
         return applied.end_ms
+    if pipeline.cron_schedule is not None:
+        return first_intervals(pipeline.cron_schedule, epoch_ms(pipeline.cron_schedule.start), 1)[0].start_ms
     return epoch_ms(pipeline.schedule.start) if pipeline.schedule else None
+
+
+def _is_ended(schedule: Schedule, interval: DataInterval) -> bool:
+    """Return whether an interval begins after the schedule's end."""
+    return schedule.end is not None and interval.start_ms > epoch_ms(schedule.end)

@@ -39,7 +39,7 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
     source = part.source
     try:
         with naming_what_failed():
-            return analysed(_opened(spark, part))
+            frame = analysed(_opened(spark, part))
     except InvalidRequestError as error:
         if error.kind == MALFORMED_RECORD:
             error.message = f"pipeline {pipeline}: {part.place}: {error.message}"
@@ -55,12 +55,20 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
             return None
         if error.getCondition() == _NOT_THERE and source.on_missing == "empty":
             return None
-        raise _no_source(pipeline, part, error) from error
+        raise _no_source(pipeline, part, error.getCondition() or "", str(error)) from error
+    if _is_read_without_files(part) and not source.may_be_empty and not frame.inputFiles():
+        raise _no_source(pipeline, part, _NO_FILES)
+    return frame
 
 
-def _no_source(pipeline: str, part: SourcePart, error: AnalysisException) -> NotFoundError:
-    """Return the error for a source that Spark cannot open."""
-    reason, hint = error.getCondition() or "", ""
+def _is_read_without_files(part: SourcePart) -> bool:
+    """Return whether Spark needs no file to know the columns, and therefore reads a directory without files."""
+    return part.path is not None and (part.source.file_schema is not None or part.source.file_format.lower() == "text")
+
+
+def _no_source(pipeline: str, part: SourcePart, condition: str, message: str = "") -> NotFoundError:
+    """Return the error for a source that Spark cannot open, by Spark's condition and message."""
+    reason, hint = condition, ""
     if part.table is not None:
         hint = (
             f"Spark must know the table under this name: check {part.field}.table, and the catalogs in Spark's "
@@ -72,7 +80,7 @@ def _no_source(pipeline: str, part: SourcePart, error: AnalysisException) -> Not
             "the pipeline file's source"
         )
     else:
-        reason = str(error).strip().splitlines()[0]
+        reason = message.strip().splitlines()[0]
     return NotFoundError(
         f"pipeline {pipeline}: source {part.place} cannot be read: {reason}", kind="no-source", hint=hint
     )

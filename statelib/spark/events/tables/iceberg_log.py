@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statelib.errors import NotFoundError, RetryableError, UnsupportedError
 from statelib.extras import require
@@ -66,7 +68,7 @@ class IcebergLog:
     def columns(self) -> pa.Schema:
         """See :meth:`TableLog.columns`."""
         own = self._table.scan(snapshot_id=self.version).projection().as_arrow()
-        return pa.schema([*(field.remove_metadata() for field in own), *CHANGE_COLUMNS])
+        return pa.schema([*(_readable(field) for field in own), *CHANGE_COLUMNS])
 
     def changes(self, commits: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """See :meth:`TableLog.changes`."""
@@ -128,7 +130,7 @@ class IcebergLog:
         projection = self._table.scan(snapshot_id=self.version).projection()
         scan = ArrowScan(self._table.metadata, self._table.io, projection, AlwaysTrue())
         for batch in scan.to_record_batches(tasks):
-            rows = as_changed(batch, change, snapshot.snapshot_id, snapshot.timestamp_ms)
+            rows = as_changed(_with_uuid_texts(batch), change, snapshot.snapshot_id, snapshot.timestamp_ms)
             yield rows.select(columns.names).cast(columns)
 
     @contextmanager
@@ -150,3 +152,26 @@ class IcebergLog:
                 kind="source-unreadable",
                 hint="files of its snapshots may have been removed by maintenance; if not, run again",
             ) from error
+
+
+def _readable(field: pa.Field) -> pa.Field:
+    """Return a column of a table as it is read: UUIDs are texts, as in Spark's connector."""
+    type_ = pa.string() if isinstance(field.type, pa.UuidType) else field.type
+    return pa.field(field.name, type_, field.nullable)
+
+
+def _with_uuid_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    for number, field in enumerate(batch.schema):
+        if isinstance(field.type, pa.UuidType):
+            batch = batch.set_column(number, field.name, _texts(batch.column(number).storage))
+    return batch
+
+
+def _texts(uuids: pa.Array) -> pa.Array:
+    """Return UUIDs of 16 bytes as texts, such as ``00112233-4455-6677-8899-aabbccddeeff``."""
+    raw = b"".join(uuids.fill_null(bytes(16)).to_pylist())
+    digits = np.frombuffer(raw.hex().encode(), np.uint8).reshape(len(uuids), 32)
+    marked = np.insert(digits, (8, 12, 16, 20), ord("-"), axis=1)
+    offsets = np.arange(len(uuids) + 1, dtype=np.int32) * marked.shape[1]
+    texts = pa.StringArray.from_buffers(len(uuids), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(marked)))
+    return pc.if_else(uuids.is_valid(), texts, pa.scalar(None, pa.string()))
