@@ -100,6 +100,11 @@ class DeclaredPipeline(Part):
         return self.schedule if self.schedule is not None and not self.schedule.asset else None
 
     @property
+    def checkpoint_dag(self) -> str:
+        """The id of the Airflow DAG whose runs apply the intervals: of the pipeline itself, or of its group."""
+        return f"{self.group}.group" if self.group else f"{self.name}.checkpoint"
+
+    @property
     def inputs(self) -> dict[str, Source]:
         """The sources by their field: ``source`` alone, or each ``sources.<name>`` in the order of the file."""
         only = {} if self.source is None else {"source": self.source}

@@ -1,5 +1,5 @@
-"""Published tables of carrier_streaks in a real Airflow: what its runs publish, and what the run after a failed one
-publishes."""
+"""Published tables of carrier_streaks in a real Airflow: what its runs publish, and what a run publishes that was
+cleared after a failure."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,8 @@ publish:
 
 
 def assert_a_failed_publishing_is_made_up_for(world: "World", name: PipelineName, run_id: str) -> None:
-    """Assert that a run whose table cannot be published registers its checkpoint, and that the next run publishes it.
-    ``run_id``: of the run of the third day, which has failed before."""
+    """Assert that a run whose table cannot be published registers its checkpoint, and that the run publishes it
+    after it was cleared. ``run_id``: of the run of the third day, which has failed before."""
     client, dag = world.client, f"{name}.checkpoint"
     stray = world.places.data / "tables" / "streaks" / "part-0.parquet"
     stray.touch()
@@ -34,6 +34,11 @@ def assert_a_failed_publishing_is_made_up_for(world: "World", name: PipelineName
     assert "part-0.parquet was not published by statelib" in client.failed_log(unpublished)
     assert world.deployment.catalog().head(name).head == 6, "no checkpoint is lost"
     stray.unlink()
+    client.clear(dag, run_id)
+    again = world.wait("2013-01-03", dag)
+    states = client.task_states(dag, again.run_id)
+    assert (again.state, states["begin"], states["publish"]) == ("success", "skipped", "success")
+    assert_published(world.deployment, name, 6)
     client.backfill(dag, "2013-01-04", "2013-01-04")
     world.succeed(world.wait("2013-01-04", dag))
     assert_published(world.deployment, name, 7)

@@ -16,7 +16,7 @@ import pytest
 
 from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import PipelineName
+from statelib.model.ids import CheckpointId, PipelineName
 from tests.integration.shop import environment, open_shop
 
 PASSWORD = "p@ss/1"
@@ -121,6 +121,21 @@ def test_only_the_last_try_aborts_a_checkpoint(
         newest = deployment.catalog().list("tours")[0]
         states.append((newest.checkpoint_id, str(newest.state), newest.reason))
     assert states == [(2, "PENDING", ""), (3, "ABORTED", "run r1: snapshot failed")]
+
+
+def test_an_event_names_the_last_interval_that_a_savepoint_has(deployment: Deployment) -> None:
+    """A run that has nothing to apply announces the head, which may be a savepoint that was restored."""
+    from statelib_airflow.hooks import StatelibHook
+    from statelib_airflow.runtime.steps import announce_again, state_asset
+
+    asset, event = state_asset("sales"), SimpleNamespace(extra={})
+    context: Any = {"task": SimpleNamespace(outlets=[asset]), "outlet_events": {asset: event}}
+    assert announce_again(StatelibHook(), "sales", CheckpointId(4), context)["id"] == 4
+    assert (event.extra["id"], event.extra["start"], event.extra["end"]) == (
+        4,
+        (DAY_2 - DAY).isoformat(),
+        DAY_2.isoformat(),
+    )
 
 
 def test_a_failed_restore_releases_its_checkpoint(

@@ -31,8 +31,12 @@ from tests.integration.shop_cli import call, refused, said
 from tests.support.worlds import CHECKOUT, checkpoint_of
 
 SALES = PipelineName("sales")
+REPLAY = (
+    "clear the runs of sales.checkpoint whose intervals start from 2013-01-02 00:00:00 to 2013-01-02 00:00:00 UTC, the "
+    "oldest first, or apply each with statelib run sales --start ... --end ..."
+)
 BACKFILL = (
-    "airflow backfill create --dag-id sales.checkpoint --from-date 2013-01-02T00:00:00Z "
+    "airflow backfill create --dag-id {} --from-date 2013-01-02T00:00:00Z "
     "--to-date 2013-01-02T00:00:00Z --reprocess-behavior completed --max-active-runs 1"
 )
 
@@ -67,20 +71,30 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(untouched: Deployment) -> 
     for words in (
         r"^restore +sales to sales/1$", r"^claim mode +no-claim$", r"^entries +12$", r"^parallelism +2 to 3$",
         r"^leaves +sales/5$", r"^aborts +sales/6, which is under way$", r"^ +0 +0-42 +0-63 +\d\.\d KiB +4$",
-        r"^ +1 +43-85 +0-63, 64-127 +\d\.\d KiB +\d+$", rf"^next: {re.escape(BACKFILL)}$",
+        r"^ +1 +43-85 +0-63, 64-127 +\d\.\d KiB +\d+$", rf"^next: {re.escape(REPLAY)}$",
     ):  # fmt: skip
         assert re.search(words, output, re.MULTILINE), f"{words} is not in\n{output}"
     plan = json.loads(said(untouched, "restore", "sales", "sales/1", "--dry-run", "--json"))
-    assert (plan["applied"], plan["head"], plan["next"]) == (False, None, BACKFILL)
+    assert (plan["applied"], plan["head"], plan["next"]) == (False, None, REPLAY)
     assert (plan["plan"]["abandoned"], plan["plan"]["aborts"]) == ([5], [6])
     assert sum(read["entries"] for read in plan["plan"]["reads"]) == plan["plan"]["entries"] == 12
     assert (head(untouched), states(untouched)) == before
 
 
+@pytest.mark.parametrize(("group", "dag"), [("", "sales.checkpoint"), ("group: hourly\n", "hourly.group")])
+def test_the_next_step_is_a_backfill_of_the_dag_that_applies_the_intervals(
+    shop: Deployment, group: str, dag: str
+) -> None:
+    file = Path(shop.pipelines_directory) / "sales.yaml"
+    file.write_text(f'{file.read_text()}{group}schedule: {{cron: "@daily", start: 2013-01-01}}\n')
+    plan = json.loads(said(shop, "restore", "sales", "1", "--dry-run", "--json"))
+    assert plan["next"] == BACKFILL.format(dag)
+
+
 def test_a_restore_moves_the_head_and_the_next_run_builds_on_it(shop: Deployment) -> None:
     output = said(shop, "restore", "sales", "1", "--parallelism", "3", "--yes")
     assert "the head of sales is sales/1, generation 2" in output
-    assert f"next: {BACKFILL}" in output
+    assert f"next: {REPLAY}" in output
     assert (head(shop).head, head(shop).parallelism) == (1, 3)
     assert states(shop)[6] == CheckpointState.ABORTED
     replayed = checkpoint_of(shop, "sales", 2, sales(6))

@@ -54,7 +54,8 @@ from pathlib import Path
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
-NAMES = ("pipelines", "checkpoint_dag", "retries", "pool", "queue", "owner", "email", "statelib_conn_id", "_conn_id")
+NAMES = ("pipelines", "checkpoint_dag", "retries", "pool", "queue", "owner", "email", "statelib_conn_id", "_conn_id",
+         "trigger_rule")
 bag = DagBag(sys.argv[1])
 def intervals(dag):
     kept = DagSerialization.from_dict(DagSerialization.to_dict(dag))
@@ -168,6 +169,7 @@ def test_pipelines_of_a_group_have_one_scheduled_dag_and_paused_ones_of_their_ow
 def test_a_pipeline_with_tables_has_a_task_that_publishes_after_register(parsed: dict[str, Any]) -> None:
     tasks = parsed["dags"]["first.checkpoint"]["tasks"]
     assert tasks["publish"]["upstream_task_ids"] == ["register"]
+    assert tasks["publish"]["trigger_rule"] == "none_failed", "a run whose interval is applied publishes, too"
     assert "publish" not in parsed["dags"]["second.checkpoint"]["tasks"]
     assert "publish" not in parsed["dags"]["first.savepoint"]["tasks"]
 

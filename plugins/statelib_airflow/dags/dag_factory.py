@@ -19,7 +19,7 @@ from statelib.errors import InvalidRequestError
 from statelib_airflow.airflow_internals import deadline_alert, interval_timetable
 from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, mend_tasks, restore_tasks
 from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
-from statelib_airflow.dags.group_dags import SUFFIX, group_dag, groups_of
+from statelib_airflow.dags.group_dags import group_dag, groups_of
 from statelib_airflow.links import link_checkpoint
 from statelib_airflow.notifications import StatelibNotifier
 from statelib_airflow.operators import StatelibSparkOperator
@@ -125,7 +125,8 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
         begun = checkpoint_tasks.BeginOperator(task_id="begin", pipeline_file=file)
         outlets = [state_asset(pipeline.name)]
         registered = _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=outlets)
-        _add_publish(pipeline, file, registered)
+        # A run that is cleared after its publishing has failed skips all up to register, and publishes.
+        _add_publish(pipeline, file, registered, TriggerRule.NONE_FAILED)
         if any(source.ready is not None for source in pipeline.inputs.values()):
             SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
     return dag
@@ -156,9 +157,8 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     params = forms.restore_form(pipeline.max_parallelism)
     dag = DAG(f"{pipeline.name}.restore", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
-        checkpoint_dag_id = f"{pipeline.group}.{SUFFIX}" if pipeline.group else f"{pipeline.name}.checkpoint"
         with _group("decision", "the plan and its approval: nothing is changed yet"):
-            planned: Any = restore_tasks.plan(file, checkpoint_dag_id)
+            planned: Any = restore_tasks.plan(file, pipeline.checkpoint_dag)
             approve = restore_tasks.ApprovePlanOperator(
                 task_id="approve",
                 subject=f"Restore {pipeline.name} to " + "{{ params.checkpoint }}?",
@@ -173,7 +173,7 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
         replay = restore_tasks.ReplayOperator(
             task_id="replay",
             pipeline=pipeline.name,
-            checkpoint_dag=checkpoint_dag_id,
+            checkpoint_dag=pipeline.checkpoint_dag,
             poke_interval=checkpoint_tasks.LOOKS_AGAIN_S,
         )
         planned >> approve >> rehearse >> switched >> replay
@@ -207,10 +207,10 @@ def _mend_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     return dag
 
 
-def _add_publish(pipeline: Pipeline, file: str, registered: Any) -> None:
+def _add_publish(pipeline: Pipeline, file: str, registered: Any, rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> None:
     """Add the task publish after the task register, if the pipeline file has tables to publish."""
     if pipeline.publish:
-        published: Any = checkpoint_tasks.publish(file)
+        published: Any = checkpoint_tasks.publish.override(trigger_rule=rule)(file)
         registered >> published
         link_checkpoint(published)
 

@@ -17,8 +17,6 @@ from statelib_airflow.notifications import StatelibNotifier
 from statelib_airflow.runtime import runs, steps
 from statelib_airflow.runtime.steps import state_asset
 
-SUFFIX = "group"
-"""The last part of the name of the DAG of a group."""
 TASK = "checkpoints"
 
 
@@ -46,7 +44,7 @@ def group_dag(group: str, pipelines: Sequence[Pipeline], schedule: Any, settings
             )
     names = ", ".join(f"`{pipeline.name}`" for pipeline in pipelines)
     with DAG(
-        f"{group}.{SUFFIX}",
+        first.checkpoint_dag,
         schedule=schedule,
         start_date=first.schedule.start if first.schedule else None,
         end_date=first.schedule.end if first.schedule else None,

@@ -5,7 +5,7 @@ imported inside the steps, so that parsing a DAG file stays cheap.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from statelib.flows.checkpoint.steps import Begun
     from statelib.flows.mending.plan import MendPlan
     from statelib.flows.restore.plan import RestorePlan
+    from statelib.flows.wiring import Deployment
     from statelib.model.checkpoint import DataInterval
     from statelib.model.failure import CheckpointFailureReason
     from statelib.model.ids import AttemptId, CheckpointId
@@ -170,7 +171,7 @@ def register(
     with failing_fast():
         deployment = hook.deployment()
         record = commit(deployment, loaded, checkpoint_id, report_uri)
-        interval = record.interval or _last_interval(deployment.catalog().lineage(record.pipeline, checkpoint_id))
+        interval = _last_interval(deployment, record)
     observing.registered(record, hook, loaded)
     return _announce(record, interval, context)
 
@@ -196,14 +197,16 @@ def announce_again(
     from statelib.model.ids import PipelineName
 
     with failing_fast():
-        record = hook.deployment().catalog().get(PipelineName(name), checkpoint_id)
-        return _announce(record, record.interval, context)
+        deployment = hook.deployment()
+        record = deployment.catalog().get(PipelineName(name), checkpoint_id)
+        return _announce(record, _last_interval(deployment, record), context)
 
 
-def _last_interval(lineage: "Sequence[CheckpointRecord]") -> "DataInterval | None":
-    """Return the last interval that the state of a checkpoint has; None if it has none. ``lineage``: the newest
-    first."""
-    return next((record.interval for record in lineage if record.interval is not None), None)
+def _last_interval(deployment: "Deployment", record: "CheckpointRecord") -> "DataInterval | None":
+    """Return the last interval that the state of a checkpoint has, which is that of its base if it corrects an earlier
+    one; None if it has none."""
+    lineage = deployment.catalog().lineage(record.pipeline, record.checkpoint_id)
+    return next((each.interval for each in lineage if each.interval is not None), None)
 
 
 def _announce(record: "CheckpointRecord", interval: "DataInterval | None", context: "Context") -> dict[str, int | None]:

@@ -219,13 +219,13 @@ def fork_(
         definition = deployment.pipeline(pipeline)
         with working(f"forking {checkpoint}"):
             record = fork(deployment, definition, source, f"{OWNER} fork", read_data=verify, copy=copy)
-    present(record, _fork_view(record, f"{source.pipeline}/{source.checkpoint_id}"), as_json)
+    present(record, _fork_view(definition, record, f"{source.pipeline}/{source.checkpoint_id}"), as_json)
 
 
-def _fork_view(record: CheckpointRecord, checkpoint: str) -> Iterator[Block]:
+def _fork_view(pipeline: Pipeline, record: CheckpointRecord, checkpoint: str) -> Iterator[Block]:
     yield Line(f"the head of {record.pipeline} is {record.pipeline}/{record.checkpoint_id}, a fork of {checkpoint}")
     assert record.interval
-    yield Line(f"next: the run of {record.pipeline}.checkpoint that starts at {when(record.interval.end_ms)} UTC")
+    yield Line(f"next: the run of {pipeline.checkpoint_dag} that starts at {when(record.interval.end_ms)} UTC")
 
 
 @app.command(epilog="Example: statelib pipelines status aircraft_activity --json")

@@ -195,13 +195,18 @@ def _result_view(pipeline: Pipeline, plan: RestorePlan, head: PipelineHead | Non
 
 def _next_step(pipeline: Pipeline, plan: RestorePlan) -> str:
     """Return what to run after the restore."""
-    dag, first, last = f"{plan.pipeline}.checkpoint", plan.replay_from_ms, plan.replay_until_ms
+    dag, first, last = pipeline.checkpoint_dag, plan.replay_from_ms, plan.replay_until_ms
     if first is None:
         schedule = pipeline.schedule
         start = f"{schedule.start.astimezone(schedule.zone):%Y-%m-%d}" if schedule else "the first interval"
         return f"the state holds no events yet: run {dag} from {start} on"
     if last is None or last < first:
         return f"nothing to replay: the next run of {dag} is that of {when(first)} UTC"
+    if pipeline.cron_schedule is None:  # Airflow makes no backfill of such a DAG
+        return (
+            f"clear the runs of {dag} whose intervals start from {when(first)} to {when(last)} UTC, the oldest first, "
+            f"or apply each with statelib run {plan.pipeline} --start ... --end ..."
+        )
     return (
         f"airflow backfill create --dag-id {dag} --from-date {_instant(first)} --to-date {_instant(last)} "
         "--reprocess-behavior completed --max-active-runs 1"

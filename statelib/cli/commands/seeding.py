@@ -215,4 +215,4 @@ def _result_view(pipeline: Pipeline, until_ms: int, result: Result | None) -> It
     else:
         contents = keys_and_entries(record.keys, record.entries)
         yield Line(f"the head of {record.pipeline} is {name}, with {contents}")
-    yield Line(f"next: the run of {pipeline.name}.checkpoint that starts at {when(until_ms)} UTC")
+    yield Line(f"next: the run of {pipeline.checkpoint_dag} that starts at {when(until_ms)} UTC")

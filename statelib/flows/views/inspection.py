@@ -61,7 +61,7 @@ def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, C
     if text and "/" not in text and not text.isdecimal():
         name, word = text, HEAD
     if word not in (HEAD, LATEST) or not name:
-        return parse_checkpoint(text)
+        return parse_checkpoint(text, " or sales/head, or a path")
     catalog = deployment.existing_catalog()
     pipeline = check_pipeline(deployment, name)
     if word == HEAD:
@@ -107,9 +107,9 @@ def _with_positions(history: Sequence[CheckpointRecord]) -> Iterator[tuple[Check
             yield record, last
 
 
-def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:
-    """Return (pipeline, id) of a ``<pipeline>/<id>``. Raises InvalidRequestError (``ambiguous-id``, ``bad-checkpoint``,
-    ``bad-name``)."""
+def parse_checkpoint(text: str, others: str = "") -> tuple[PipelineName, CheckpointId]:
+    """Return (pipeline, id) of a ``<pipeline>/<id>``. ``others``: the other names that the caller takes, for the error.
+    Raises InvalidRequestError (``ambiguous-id``, ``bad-checkpoint``, ``bad-name``)."""
     pipeline, _, number = text.rpartition("/")
     if text.isdecimal():
         raise InvalidRequestError(
@@ -117,7 +117,7 @@ def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:
         )
     if not (number.isascii() and number.isdecimal() and 0 < int(number[:20]) < 1 << 63) or not pipeline:
         raise InvalidRequestError(
-            f"checkpoint {text!r}: expected <pipeline>/<id>, such as sales/4 or sales/head, or a path",
+            f"checkpoint {text!r}: expected <pipeline>/<id>, such as sales/4{others}",
             kind="bad-checkpoint",
             hint="statelib checkpoints list shows the ids",
         )
