@@ -78,7 +78,7 @@ def _events(spark: Any, deployment: Deployment, pipeline: Pipeline, interval: Da
     applied = applied_position(deployment, pipeline)
     try:
         with raising_task_errors(token):
-            reads = table_reads(pipeline, deployment.data, interval, applied, token)
+            reads = table_reads(pipeline, deployment.data, interval, applied, token, without=others)
             events = read_interval(spark, pipeline, deployment.data, interval, reads=reads, without=others)
             events = events.limit(MOST_EVENTS).toArrow()
     except OF_SPARK as error:

@@ -16,7 +16,7 @@ def changes_of(day: date, chance: random.Random) -> list[Event]:
     return [
         {
             "customer": chance.choice("abcdefghij"),
-            "city": chance.choice(["Rome", "Oslo"]),
+            "city": chance.choice(["Rome", "Oslo", None]),
             "tier": chance.randrange(2),
             "at": midnight + timedelta(minutes=n),
             "op": chance.choice("uuud"),

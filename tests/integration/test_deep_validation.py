@@ -71,3 +71,18 @@ def test_another_interval_is_tried_if_it_is_named(deployment: Deployment) -> Non
     result = call(deployment, "pipelines", "validate", "--deep", "--start", "2026-01-02")
     assert result.exit_code == 1
     assert "column amount of" in result.output
+
+
+def test_one_source_that_cannot_be_read_is_one_fault(deployment: Deployment) -> None:
+    columns = {"shop": "string", "amount": "long"}
+    table = {"format": "delta", "path": "{data}/none", "incremental": True, "columns": columns}
+    files = {"path": "{data}/orders/{start:%Y-%m-%d}.parquet", "columns": columns}
+    write(deployment, "both", source=None, sources={"files": files, "table": table})
+    path = Path(deployment.pipelines_directory) / "both.yaml"
+    content = yaml.safe_load(path.read_text())
+    del content["source"]
+    path.write_text(yaml.safe_dump(content))
+    answer = json.loads(call(deployment, "pipelines", "validate", "--deep", "--json").stdout)
+    assert [source["source"] for source in answer["tried"]] == ["sources.files"]
+    (fault,) = answer["faults"]
+    assert "none cannot be read: there is no Delta table" in fault["message"]

@@ -229,3 +229,13 @@ def test_columns_may_have_names_that_are_no_words_of_sql(deployment: Deployment)
     file.write_text(text.replace("it's: long", "it's: long, a`b: string"))
     said(deployment, "run", "orders")
     assert totals(deployment) == {"a": 0, "b": 5}
+
+
+def test_times_in_nanoseconds_are_refused_with_the_ways_to_read_them(deployment: Deployment) -> None:
+    write_pipeline(deployment, PARQUET.replace("amount: long", "amount: long, at: instant"))
+    frame = pl.DataFrame({"customer": ["a"], "amount": [1], "at": [datetime(2026, 1, 1, tzinfo=UTC)]})
+    frame.cast({"at": pl.Datetime("ns", "UTC")}).write_parquet(Path(deployment.data) / "2026-01-01.parquet")
+    message = call(deployment, "run", "orders").stderr
+    assert "cannot be read: [PARQUET_TYPE_ILLEGAL]" in message
+    assert "coerce_timestamps='us'" in message
+    assert "on_missing" not in message

@@ -106,6 +106,7 @@ def test_a_table_becomes_the_head_and_the_next_run_adds_to_it(deployment: Deploy
         ("totals.parquet", ("--map", "orders=mean", *MEAN), "mean is double, totals.orders is bigint"),
         ("totals.parquet", ("--map", "orders=sum(amount)", *MEAN), "expected a value for each row, found an aggregate"),
         ("totals.parquet", ("--where", "nothing > 1", *MEAN), "--where: 'nothing > 1'"),
+        ("totals.parquet", ("--where", "orders > 1000", *MEAN), "has no rows with orders > 1000"),
         ("totals.parquet", ("--without", "totals"), "no state is left to be filled"),
         ("totals.parquet", ("--without", "total"), "there is no state 'total' to leave empty"),
         ("nowhere.parquet", MEAN, "nowhere.parquet cannot be read: PATH_NOT_FOUND"),

@@ -15,6 +15,12 @@ from statelib.spark.session.job_failures import MALFORMED_RECORD, naming_what_fa
 _NOT_THERE, _NO_FILES = "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"
 """Spark's error conditions for a path that does not exist, and for a directory without data files."""
 
+_NANOSECONDS = (
+    "Spark reads no times in nanoseconds, which pandas writes by default: write the files with "
+    "to_parquet(coerce_timestamps='us'); or set spark.sql.legacy.parquet.nanosAsLong to true, and compute the column: "
+    "{expr: timestamp_micros(at DIV 1000), type: instant}"
+)
+
 _STRICT: Mapping[str, Mapping[str, str]] = {
     "csv": {"mode": "FAILFAST", "columnPruning": "false", "enforceSchema": "false"},
     "json": {"mode": "FAILFAST"},
@@ -80,7 +86,7 @@ def _no_source(pipeline: str, part: SourcePart, condition: str, message: str = "
             "the pipeline file's source"
         )
     else:
-        reason = message.strip().splitlines()[0]
+        reason, hint = message.strip().splitlines()[0], _NANOSECONDS if condition == "PARQUET_TYPE_ILLEGAL" else ""
     return NotFoundError(
         f"pipeline {pipeline}: source {part.place} cannot be read: {reason}", kind="no-source", hint=hint
     )

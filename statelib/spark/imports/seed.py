@@ -54,11 +54,19 @@ def mapped_table(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> M
     """Return the rows of a table with the columns of the pipeline's key and states.
 
     Raises NotFoundError (``no-source``), RetryableError (``source-unreadable``), InvalidRequestError
-    (``bad-expression``), and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
+    (``bad-expression``, ``no-rows``), and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
     check_strict(spark, pipeline, "--map")
     frame = _opened(spark, pipeline, table)
     if table.where:
         frame = checked_expression(pipeline, "--where", table.where, frame, table.where, filters=True)
+    with naming_what_failed():
+        has_no_rows = frame.isEmpty()
+    if has_no_rows:
+        raise InvalidRequestError(
+            f"pipeline {pipeline.name}: {table.place} has no rows" + (f" with {table.where}" if table.where else ""),
+            kind="no-rows",
+            hint="correct --from or --where; a pipeline that begins without state needs no seed, only schedule.start",
+        )
     return map_table(frame, pipeline, table.mapping, table.without)
 
 

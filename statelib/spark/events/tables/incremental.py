@@ -6,7 +6,7 @@ interval is the other bound: commits at or after it belong to a later run.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -95,14 +95,21 @@ class TableReads:
 
 
 def table_reads(
-    pipeline: Pipeline, data: str, interval: DataInterval, applied: SourcePosition, token: str
+    pipeline: Pipeline,
+    data: str,
+    interval: DataInterval,
+    applied: SourcePosition,
+    token: str,
+    *,
+    without: Collection[str] = (),
 ) -> TableReads:
     """Return what a run of the interval reads of the incremental sources. ``applied``: the position of the state that
     the run builds on. If it has applied intervals, but none of a source, the commits of this source since the start of
-    the interval are read.
+    the interval are read. ``without``: the fields of the sources that are not read.
 
     Raises NotFoundError (``no-source``), ConflictError (``source-replaced``, ``source-history-gone``)."""
-    parts = [part for part in source_parts(pipeline, data, interval) if part.source.incremental]
+    parts = source_parts(pipeline, data, interval)
+    parts = tuple(part for part in parts if part.source.incremental and part.field not in without)
     return TableReads({part.field: _read_of(pipeline, part, interval, applied) for part in parts}, token)
 
 
