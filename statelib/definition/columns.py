@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import InvalidRequestError
+from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.functions.change_logs.changes import CHANGE
 from statelib.model.amounts import number_of
 from statelib.serializers.registry import codec_of
@@ -16,6 +16,31 @@ def event_schema(pipeline: Pipeline) -> pa.Schema:
     nulls."""
     declared = [(name, codec_of(type_).arrow_type) for name, type_ in pipeline.column_types().items()]
     return pa.schema([*declared, *([(CHANGE, pa.int8())] if pipeline.has_changes else [])])
+
+
+def as_declared(values: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column of a source in its declared type. Values of the source's type fit, except distant times.
+
+    Raises UnsupportedError (``time-out-of-range``)."""
+    try:
+        return values.cast(field.type)
+    except pa.ArrowInvalid as error:
+        value = _distant_time(values) or error
+        raise UnsupportedError(
+            f"column {field.name}: expected times from 1677-09-21 to 2262-04-11, found {value}",
+            kind="time-out-of-range",
+            hint="leave such events out with 'where', or compute the column, for example with "
+            f"expr: \"IF({field.name} < '2200-01-01', {field.name}, NULL)\"",
+        ) from error
+
+
+def _distant_time(values: pa.Array) -> str:
+    """Return the time that is the farthest from 1970 as text; '' if a column has no times."""
+    if not pa.types.is_timestamp(values.type):
+        return ""
+    ends = pc.min_max(values)
+    farthest = max((ends[end] for end in ("min", "max")), key=lambda time: abs(time.value))
+    return str(pc.cast(farthest, pa.string()))
 
 
 def key_array(pipeline: Pipeline, table: pa.Table) -> pa.Array:

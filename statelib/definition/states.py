@@ -93,10 +93,11 @@ def states_beside(name: str, state: StateDefinition) -> tuple[StateDescriptor, .
         services = [session_timers(each) for each in (name, *state.renamed_from)]
         timers = timers_descriptor(EVENT_TIMERS, services[0], TIME_WINDOW, services[1:])
         return window_set_descriptor(name, state.renamed_from), timers
+    former = state.renamed_from
     if state.window is not None:
-        return (timers_descriptor(EVENT_TIMERS, name, TIME_WINDOW),)
+        return (timers_descriptor(EVENT_TIMERS, name, TIME_WINDOW, former),)
     if state.on_timer is not None:
-        return timers_descriptor(EVENT_TIMERS, name), timers_descriptor(PROCESSING_TIMERS, name)
+        return tuple(timers_descriptor(prefix, name, VOID, former) for prefix in (EVENT_TIMERS, PROCESSING_TIMERS))
     return ()
 
 

@@ -204,3 +204,15 @@ def test_a_longer_lateness_counts_for_windows_that_are_stored(tmp_path: Path, ba
     run.apply(table([]), 4 * HOUR)
     assert run.state("sums") == run.state("_timer_state/event_sums") == {}
     run.close()
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_a_renamed_state_keeps_the_timers_of_its_windows(tmp_path: Path, backend: str) -> None:
+    run = SubtaskRun(pipeline(states={"sums": STATES["sums"]}), tmp_path, backend)
+    run.apply(table([("a", "x", 1, 0)]), HOUR)
+    run.pipeline = pipeline(states={"totals": {**STATES["sums"], "renamed_from": "sums"}})
+    run.checkpoint("canonical", backend, 1)
+    assert run.state("totals") == {("a", 0, HOUR): 1}
+    run.apply(table([]), 4 * HOUR)
+    assert run.state("totals") == run.state("_timer_state/event_totals") == {}
+    run.close()

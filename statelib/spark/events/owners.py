@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 
-from statelib.definition.columns import event_schema, key_array
+from statelib.definition.columns import as_declared, event_schema, key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.model.key_groups import subtask_of
 from statelib.serializers.entries.keys import key_groups
@@ -67,7 +67,7 @@ def owners_of(pipeline: Pipeline, parallelism: int) -> Callable[..., pa.Array]:
     wanted = pa.schema([event_schema(pipeline).field(name) for name in pipeline.key])
 
     def owners(*columns: pa.Array) -> pa.Array:
-        table = pa.table(list(columns), names=wanted.names).cast(wanted)
+        table = pa.table(list(map(as_declared, columns, wanted)), schema=wanted)
         valid = np.ones(len(table), bool)
         for name in wanted.names:
             valid &= pc.is_valid(table[name]).to_numpy()

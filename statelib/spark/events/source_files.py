@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from statelib.definition.columns import event_schema
+from statelib.definition.columns import as_declared, event_schema
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import NotFoundError, RetryableError, StatelibError
 from statelib.model.types import StateType
@@ -152,7 +152,7 @@ def _with_nulls(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """Return a batch in the wanted types, with null for the columns that it does not have."""
     present = set(batch.schema.names)
     arrays = [
-        batch[field.name].cast(field.type) if field.name in present else pa.nulls(len(batch), field.type)
+        as_declared(batch[field.name], field) if field.name in present else pa.nulls(len(batch), field.type)
         for field in wanted
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from statelib import __version__
-from statelib.definition.columns import event_schema
+from statelib.aggregates.grouping import one_array
+from statelib.definition.columns import as_declared, event_schema
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.declining import declining
@@ -312,7 +313,7 @@ def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
     table = pa.Table.from_batches(batches).combine_chunks()
     if table.column_names == _numbers(len(wanted)):
         table = table.rename_columns(wanted.names)
-    return table.cast(wanted)
+    return pa.table([as_declared(one_array(table[field.name]), field) for field in wanted], schema=wanted)
 
 
 def _snapshot_task(work: Work, change: Change | None = None) -> Task[SubtaskReport]:

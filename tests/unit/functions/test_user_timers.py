@@ -38,10 +38,10 @@ def _empty_log() -> None:
     session_timers.LOG.clear()
 
 
-def pipeline(state: dict[str, object]) -> Pipeline:
+def pipeline(state: dict[str, object], name: str = "s") -> Pipeline:
     source = {"path": "{start}-{end}", "columns": COLUMNS}
     return Pipeline.model_validate(
-        {"name": "p", "source": source, "key": "k", "states": {"s": state}, "backend": "heap"}
+        {"name": "p", "source": source, "key": "k", "states": {name: state}, "backend": "heap"}
     )
 
 
@@ -180,3 +180,14 @@ def test_a_function_that_sets_timers_without_end_is_stopped(monkeypatch: pytest.
     with pytest.raises(InvalidRequestError, match="more than 20 timers") as caught:
         run.apply(events(("a", "event_time", 1)), 10)
     assert caught.value.kind == "timer-loop"
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_a_renamed_state_keeps_its_timers(tmp_path: Path, backend: str) -> None:
+    run = SubtaskRun(pipeline(BOTH), tmp_path, backend)
+    run.apply(events(("a", "event_time", 150), ("b", "processing_time", 250)), 100)
+    run.pipeline = pipeline({**BOTH, "renamed_from": "s"}, "now")
+    run.checkpoint("canonical", backend, 1)
+    run.apply(events(), 300)
+    assert session_timers.LOG == [("a", "event_time", 150), ("b", "processing_time", 250), ("b", "event_time", 260)]
+    run.close()

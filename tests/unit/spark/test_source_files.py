@@ -1,6 +1,7 @@
 """Sources that subtasks read by themselves: which they are, and that each event has one reader."""
 
 import pickle
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from obstore.store import S3Store
 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
-from statelib.errors import RetryableError
+from statelib.errors import RetryableError, UnsupportedError
 from statelib.functions.change_logs.changes import CHANGE
 from statelib.spark.events.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
 from statelib.testing.local_run import LocalRun
@@ -57,6 +58,16 @@ def source(root: Path, **files: pa.Table) -> str:
     for name, table in files.items():
         pq.write_table(table, directory / f"{name}.parquet", row_group_size=300)
     return str(directory)
+
+
+@pytest.mark.parametrize(("year", "text"), [(9999, "9999-12-31"), (1, "0001-12-31")])
+def test_a_time_that_no_column_can_hold_is_named(tmp_path: Path, year: int, text: str) -> None:
+    distant = events(3).set_column(2, "at", pa.array([0, datetime(year, 12, 31, tzinfo=UTC), None], INSTANT))
+    location, pipeline = source(tmp_path, a=distant), new_pipeline(tmp_path)
+    sources = source_files(pipeline, {"source": [location]}, 1)
+    assert sources is not None
+    with pytest.raises(UnsupportedError, match=f"column at: expected times from 1677.* to 2262.*, found {text}"):
+        own_events(pipeline, sources, 0, 1)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
