@@ -92,9 +92,10 @@ class ParquetTable:
         """Return the paths that a manifest names; none if it is gone, because an earlier or another publisher has
         removed the commit, of which only files are left that later commits use."""
         try:
-            return self._files_of(number)
+            data = self._place.read_manifest(number)
         except NotFoundError:
             return set()
+        return {file.path for file in self._decoded(number, data).files}
 
     def _newest_manifest(self) -> TableManifest | None:
         """Return the manifest of the newest commit, after a check that the table is as the publishers left it."""
@@ -123,7 +124,13 @@ class ParquetTable:
 
     def _manifest(self, number: int) -> TableManifest:
         try:
-            return decode_manifest(self._place.read_manifest(number))
+            return self._decoded(number, self._place.read_manifest(number))
+        except NotFoundError as error:
+            raise foreign(self._table, f"{commit_name(number)}/{MANIFEST_NAME} is gone") from error
+
+    def _decoded(self, number: int, data: bytes) -> TableManifest:
+        try:
+            return decode_manifest(data)
         except ValueError as error:
             raise foreign(self._table, f"{commit_name(number)}/{MANIFEST_NAME} is damaged: {error}") from error
 

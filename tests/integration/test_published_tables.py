@@ -75,7 +75,9 @@ def test_the_command_publishes_what_is_missing(deployment: Deployment, tmp_path:
     assert behind(deployment) == {"feed": 0, "now": 0}
     rows = table_rows(tmp_path / "now", ["shop"])
     assert rows[("shop-0",)] == {"shop": "shop-0", "revenue": sum(n for d in range(1, 5) for n in (3 * d, 3 * d + 3))}
-    assert refused(deployment, "publish", "sales", "--table", "fed").startswith("statelib: sales publishes no")
+    for more in ([], ["--dry-run"]):
+        line = refused(deployment, "publish", "sales", "--table", "fed", *more)
+        assert line.startswith("statelib: sales publishes no table 'fed'")
 
 
 def test_independent_readers_fold_the_feed(deployment: Deployment, tmp_path: Path) -> None:
@@ -134,6 +136,10 @@ def commit_removed(target: Path) -> None:
     (target / "commit-00000001").rename(target.parent / "elsewhere")
 
 
+def manifest_removed(target: Path) -> None:
+    (target / "commit-00000002" / "_manifest.json").unlink()
+
+
 def another_table(target: Path) -> None:
     path = target / "commit-00000002" / "_manifest.json"
     path.write_text(path.read_text().replace('"sales"', '"tours"'))
@@ -141,7 +147,16 @@ def another_table(target: Path) -> None:
 
 @pytest.mark.parametrize(
     "write",
-    [stray_file, stray_in_a_commit, file_removed, file_rewritten, manifest_damaged, commit_removed, another_table],
+    [
+        stray_file,
+        stray_in_a_commit,
+        file_removed,
+        file_rewritten,
+        manifest_damaged,
+        manifest_removed,
+        commit_removed,
+        another_table,
+    ],
 )
 def test_a_target_that_another_program_wrote_to_is_refused(deployment: Deployment, tmp_path: Path, write) -> None:
     for number in (1, 2):

@@ -34,10 +34,11 @@ def publish(
         deployment = wiring.begun_deployment()
         definition = deployment.pipeline(pipeline)
         commits: list[PublishedCommit] = []
+        chosen = tuple(table or ())
         if not dry_run:
             with working(f"publishing {pipeline}"):
-                commits = publish_tables(deployment, definition, tuple(table or ()))
-        after = [s for s in standings(deployment, definition) if not table or s.table in table]
+                commits = publish_tables(deployment, definition, chosen)
+        after = standings(deployment, definition, chosen)
     present(
         {"pipeline": pipeline, "dry_run": dry_run, "commits": commits, "tables": after}, _view(commits, after), as_json
     )

@@ -77,7 +77,8 @@ def orphans(
     """
     if grace_ms < MIN_GRACE_MS and not dry_run and not force:
         raise InvalidRequestError(
-            f"grace period of {grace_ms} ms: expected at least {MIN_GRACE_MS}, because a task may still be writing",
+            f"grace period of {grace_ms // HOUR_MS}h: expected at least {MIN_GRACE_MS // HOUR_MS}h, because a task may "
+            "still be writing",
             kind="grace-too-short",
             hint="--force, if nothing is running",
         )

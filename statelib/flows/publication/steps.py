@@ -66,17 +66,9 @@ def publish_tables(deployment: Deployment, pipeline: Pipeline, tables: tuple[str
     commits. ``tables``: the names of the only tables to publish to.
 
     An error of one table does not stop the others. It is raised at the end. Raises NotFoundError (``no-table``)."""
-    for name in tables:
-        if name not in pipeline.publish:
-            names = ", ".join(pipeline.publish) or "none"
-            raise NotFoundError(
-                f"{pipeline.name} publishes no table {name!r}: its tables are {names}",
-                kind="no-table",
-                hint=f"'publish' in {pipeline.path or 'the pipeline file'} has the tables",
-            )
     commits: list[PublishedCommit] = []
     errors: list[StatelibError] = []
-    for name in tables or pipeline.publish:
+    for name in _chosen(pipeline, tables):
         try:
             commits += _caught_up(deployment, pipeline, name)
         except StatelibError as error:
@@ -86,9 +78,23 @@ def publish_tables(deployment: Deployment, pipeline: Pipeline, tables: tuple[str
     return commits
 
 
-def standings(deployment: Deployment, pipeline: Pipeline) -> tuple[TableStanding, ...]:
-    """Return how far each table of the pipeline file is behind the head. Nothing is changed."""
-    return tuple(_standing(deployment, pipeline, name) for name in pipeline.publish)
+def standings(deployment: Deployment, pipeline: Pipeline, tables: tuple[str, ...] = ()) -> tuple[TableStanding, ...]:
+    """Return how far each table of the pipeline file is behind the head. Nothing is changed. ``tables``: the names of
+    the only tables to look at. Raises NotFoundError (``no-table``)."""
+    return tuple(_standing(deployment, pipeline, name) for name in _chosen(pipeline, tables))
+
+
+def _chosen(pipeline: Pipeline, tables: tuple[str, ...]) -> list[str]:
+    """Return the names of these tables, or of all, in the order of the pipeline file."""
+    for name in tables:
+        if name not in pipeline.publish:
+            names = ", ".join(pipeline.publish) or "none"
+            raise NotFoundError(
+                f"{pipeline.name} publishes no table {name!r}: its tables are {names}",
+                kind="no-table",
+                hint=f"'publish' in {pipeline.path or 'the pipeline file'} has the tables",
+            )
+    return [name for name in pipeline.publish if name in tables or not tables]
 
 
 def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableStanding:
