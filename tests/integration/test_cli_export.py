@@ -242,3 +242,15 @@ def test_a_change_log_without_the_type_of_its_keys_needs_an_option() -> None:
     result = call(None, *command)
     assert (result.exit_code, "--key-type long" in result.stderr) == (2, True)
     assert len(said(None, *command, "--key-type", "long").splitlines()) > 300
+
+
+def test_a_rewritten_savepoint_of_a_pipeline_can_be_read(shop: Deployment, tmp_path: Path) -> None:
+    """It keeps the source position, which otherwise comes with a manifest."""
+    said(shop, "savepoint", "rewrite", "sales/4", "-t", tmp_path, "--drop-state", "sales/items")
+    rewritten = tmp_path / "savepoint-rewritten-1"
+    assert "0 damaged" in call(shop, "verify", rewritten).stderr
+    lines = [json.loads(line) for line in said(shop, "export", rewritten, "--format", "jsonl").splitlines()]
+    original = [json.loads(line) for line in said(shop, "export", "sales/4", "--format", "jsonl").splitlines()]
+    expected = [(line["state"], line["key"]) for line in original if line["state"] != "items"]
+    assert sorted((line["state"], line["key"]) for line in lines) == sorted(expected)
+    assert "has no statelib manifest" in refused(shop, "restore", "sales", str(rewritten), "--dry-run")

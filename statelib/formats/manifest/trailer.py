@@ -27,13 +27,14 @@ from statelib.wire.writer import Writer
 
 MANIFEST_VERSION = 1
 OWN_STATE_PREFIX = "statelib."
-"""The prefix of the operator states that statelib writes only together with a manifest."""
+"""The prefix of the operator states that statelib writes only together with a manifest or its signature."""
 _START, MANIFEST_END = b"STATELIB", b"BILETATS"
 _HEAD_BYTES, FOOT_BYTES = 16, 16
 SIGNATURE = b"\0written:STATELIB"
 """The last bytes of ``_metadata`` in a savepoint that statelib wrote for Flink, which has no manifest.
 
-They only record who wrote the file: a file without them is read in the same way.
+They only record who wrote the file: a file without them is read in the same way, unless it has operator state of
+statelib, which a rewritten savepoint of a pipeline keeps.
 """
 
 
@@ -65,9 +66,10 @@ def read_checkpoint_file(
     if bytes(view[-len(MANIFEST_END) :]) == MANIFEST_END:
         return _read_with_manifest(view, what)
     metadata, end = decode_metadata(view, what)
-    if end != len(view) and bytes(view[end:]) != SIGNATURE:
+    is_signed = bytes(view[end:]) == SIGNATURE
+    if end != len(view) and not is_signed:
         raise _corrupt(what, f"{len(view) - end} unknown bytes after Flink's part, which ends at offset {end}")
-    if expect_manifest or _has_own_state(metadata):
+    if expect_manifest or (_has_own_state(metadata) and not is_signed):
         raise _corrupt(what, f"statelib's manifest is missing at offset {end}: the file was cut short")
     return metadata, None
 
