@@ -21,6 +21,12 @@ FORMATS_WITH_SCHEMA = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads with a schema that the user gives."""
 INCREMENTAL_PLACES = {"delta": "path", "iceberg": "table"}
 """The formats whose commits can be read, and the field that has the place of such a table."""
+_OTHER_NAMES = {
+    "tinyint": "byte", "smallint": "short", "integer": "int", "bigint": "long", "int64": "long", "bool": "boolean",
+    "varchar": "string", "text": "string", "binary": "bytes", "timestamp_ntz": "datetime",
+    "timestamp": "instant, or datetime for times without a zone",
+}  # fmt: skip
+"""The names that SQL has for types of columns, and the names here."""
 _MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 """Spark's names for what becomes of a record of a text format that cannot be read as a whole."""
 _ASSET = re.compile(r"(?!airflow:)[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]{1,1400}")
@@ -108,12 +114,13 @@ def _check_template(text: str, where: Where, *, variables: bool = False) -> Iter
     try:
         names = [name for name in placeholders(text) if not (variables and is_variable(name))]
     except ValueError as error:
-        yield Problem(where, f"not a template: {error}")
+        yield Problem(where, f"not a template: {error}; double a brace of your own: {{{{ or }}}}")
         return
     unknown = [name for name in names if name not in PLACEHOLDERS]
     for name in unknown:
         meant = did_you_mean(name, PLACEHOLDERS)
-        yield Problem(where, f"unknown placeholder {{{name}}}{meant}; known are {{data}}, {{start}}, {{end}}")
+        text = f"unknown placeholder {{{name}}}{meant}; known are {{data}}, {{start}}, {{end}}"
+        yield Problem(where, f"{text}; double a brace of your own: {{{{{name}}}}}")
     if not unknown:
         try:
             at_interval(text, "", FAR_APART[0])
@@ -154,6 +161,9 @@ def _check_column(column: SourceColumn, where: Where) -> Iterator[Problem]:
 
 def check_column_type(text: str, where: Where) -> Iterator[Problem]:
     """Yield the problems of a column's type. Its name is the last part of ``where``."""
+    if meant := _OTHER_NAMES.get(text.lower()):
+        yield Problem(where, f"expected {meant}, found {text}")
+        return
     faults = [*name_problems(str(where[-1]), where, in_type=True), *check_type(text, where)]
     yield from faults
     if not faults and (problem := column_type_problem(type_of(text))):
