@@ -4,16 +4,18 @@ The source has one place per interval of the schedule: a path, a table or a quer
 of its table has one place for all intervals. A data interval may be longer than
 that (``--whole``, or a run that was triggered by hand): then it consists of several intervals of the schedule, and the
 places of all of them are read. An interval that does not consist of intervals of the schedule is refused, unless the
-templates of the source name it exactly.
+templates of the source name it exactly. Without a schedule by time, it may also consist of several units of time that
+they name, such as the days that several updates of an asset named.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.parts.source import Source
 from statelib.definition.source.intervals import cut
-from statelib.definition.source.templates import at_interval, names_exactly
+from statelib.definition.source.templates import at_interval, names_exactly, units_of
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import moment_of
@@ -66,23 +68,31 @@ def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) 
     Raises InvalidRequestError: ``interval-not-of-schedule`` if schedule and source do not determine the places of the
     interval's events; ``source-not-bounded`` if two of its parts have the same place."""
     schedule = pipeline.cron_schedule
-    intervals = cut(schedule, interval) if schedule else None
-    if intervals is None:
-        for field, source in pipeline.inputs.items():
-            if not source.incremental and not _names_alone(pipeline, source, interval):
-                raise _not_of_schedule(pipeline, field, source, interval)
-        intervals = (interval,)
-    parts = tuple(
+    scheduled = cut(schedule, interval) if schedule else None
+    dated = {field: source for field, source in pipeline.inputs.items() if not source.incremental}
+    parts = [
         source_part(source, field, data, each, pipeline.zone)
-        for each in intervals
-        for field, source in pipeline.inputs.items()
-        if not source.incremental
-    )
+        for field, source in dated.items()
+        for each in scheduled or _named_intervals(pipeline, field, source, interval)
+    ]
+    parts.sort(key=lambda part: part.interval.start_ms)
     _check_distinct(pipeline, parts)
     followed = {field: source for field, source in pipeline.inputs.items() if source.incremental}
-    return parts + tuple(
-        source_part(source, field, data, interval, pipeline.zone) for field, source in followed.items()
-    )
+    return *parts, *(source_part(source, field, data, interval, pipeline.zone) for field, source in followed.items())
+
+
+def _named_intervals(
+    pipeline: DeclaredPipeline, field: str, source: Source, interval: DataInterval
+) -> tuple[DataInterval, ...]:
+    """Return the intervals that the source's templates alone identify: this one, or the units of time of which it
+    consists. Raises InvalidRequestError (``interval-not-of-schedule``) if there are none."""
+    if _names_alone(pipeline, source, interval):
+        return (interval,)
+    texts = " ".join(source.templates.values())
+    units = () if pipeline.cron_schedule else units_of(texts, interval, pipeline.zone)
+    if not units:
+        raise _not_of_schedule(pipeline, field, source, interval)
+    return units
 
 
 def _names_alone(pipeline: DeclaredPipeline, source: Source, interval: DataInterval) -> bool:
@@ -93,7 +103,7 @@ def _names_alone(pipeline: DeclaredPipeline, source: Source, interval: DataInter
     return names_exactly(texts, interval, pipeline.zone) and (both or pipeline.cron_schedule is None)
 
 
-def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -> None:
+def _check_distinct(pipeline: DeclaredPipeline, parts: Sequence[SourcePart]) -> None:
     seen: dict[object, SourcePart] = {}
     for part in parts:
         other = seen.setdefault((part.field, part.texts), part)
@@ -114,12 +124,12 @@ def _not_of_schedule(
     why = (
         f"it does not consist of intervals of the schedule {schedule.text!r}"
         if schedule
-        else "the pipeline has no schedule, and the source alone does not name it"
+        else "the pipeline has no cron schedule, and the source alone does not name it"
     )
     hint = (
         "give it the start of one interval of the schedule and the end of one"
         if schedule
-        else "give the pipeline a schedule, let the interval be the one unit of time that the source names, "
+        else "give the pipeline a cron schedule, let the interval consist of the units of time that the source names, "
         f"or name both {{start}} and {{end}} in {field}.path or {field}.where"
     )
     templates = (f"{field}.{'.'.join(key)} {text!r}" for key, text in source.templates.items())

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import pairwise
 from string import Formatter
 
 from statelib.definition.parts.zones import is_ambiguous
 from statelib.model.checkpoint import DataInterval
-from statelib.model.moments import moment_of
+from statelib.model.moments import epoch_ms, moment_of
 
+MAX_UNITS = 10_000
+"""The largest number of units of time in one interval."""
 PLACEHOLDERS = ("data", "start", "end")
 BOUNDS = ("start", "end")
 
@@ -72,6 +75,22 @@ def names_exactly(template: str, interval: DataInterval, zone: tzinfo = UTC) -> 
         return _begin(units["start"], start) == start and _begin(units["end"], end) == end
     unit = units["start"] or units["end"]
     return unit is not None and unit in _NEXT and _begin(unit, start) == start and _NEXT[unit](start) == end
+
+
+def units_of(template: str, interval: DataInterval, zone: tzinfo = UTC) -> tuple[DataInterval, ...]:
+    """Return the units of time that an interval consists of and that the template identifies, such as the days of a
+    week for ``{start:%Y-%m-%d}``; none if it does not consist of whole ones, or of more than :data:`MAX_UNITS`."""
+    units = [unit for unit in (_finest(template, bound) for bound in BOUNDS) if unit is not None]
+    if len(units) != 1 or units[0] not in _NEXT:
+        return ()
+    moment, end = _bounds(interval, zone)
+    bounds = [interval.start_ms]
+    while moment < end and len(bounds) <= MAX_UNITS:
+        moment = _NEXT[units[0]](moment)
+        bounds.append(epoch_ms(moment))
+    parts = tuple(DataInterval(*pair) for pair in pairwise(bounds))
+    is_whole = bounds[-1] == interval.end_ms and all(names_exactly(template, part, zone) for part in parts)
+    return parts if is_whole else ()
 
 
 def _finest(template: str, bound: str) -> str | None:

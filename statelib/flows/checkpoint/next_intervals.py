@@ -41,7 +41,7 @@ def next_intervals(
             raise InvalidRequestError(
                 f"pipeline {pipeline.name}: the end of the interval is unknown",
                 kind="no-schedule",
-                hint="give it with --end, or give the pipeline file a schedule",
+                hint="give it with --end, or give the pipeline file a cron schedule",
             )
         return [DataInterval(start, end_ms)]
     schedule = pipeline.cron_schedule

@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -61,7 +62,8 @@ def test_a_wide_interval_reads_every_path_of_the_schedule() -> None:
         pytest.param("{start:%Y-%m-%d}", "@daily", 0, 36, id="ends between them"),
         pytest.param("{start:%Y-%m-%d}", "@daily", 1 / 120, 24, id="begins within the minute of one"),
         pytest.param("{start:%Y-%m-%d}", "0 0 * * 1", 96, 120, id="a Monday of a weekly schedule"),
-        pytest.param("{start:%Y-%m-%d}", None, 0, 48, id="two days of daily paths"),
+        pytest.param("{start:%Y-%m-%d}", None, 0, 36, id="a day and a half of daily paths"),
+        pytest.param("{start:%Y-%m-%d}", None, 12, 60, id="days that begin at noon"),
         pytest.param("{start:%Y-%m-%d}", None, 0, 1, id="an hour of daily paths"),
         pytest.param("{start}", None, 0, 24, id="begins there, ends nobody knows where"),
         pytest.param("{start:%Y-%m-%d}-{end:%Y-%m-%d}", None, 0, 12, id="the same text for other hours"),
@@ -86,6 +88,31 @@ def test_an_interval_that_is_not_of_the_schedule_is_refused(
 )  # fmt: skip
 def test_a_path_that_names_the_interval_needs_no_schedule(path: str, first: float, last: float) -> None:
     assert len(paths(new_pipeline(path), first, last)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "last", "expected"),
+    [
+        ("{start:%Y-%m-%d}", 0, 48, ["2026-01-01", "2026-01-02"]),
+        ("{end:%Y-%m-%d}", 0, 48, ["2026-01-02", "2026-01-03"]),
+        ("{start:%Y-%m}", 0, 1416, ["2026-01", "2026-02"]),
+        ("{start:%dT%H}", 23, 26, ["01T23", "02T00", "02T01"]),
+    ],
+)
+def test_an_interval_without_a_schedule_may_consist_of_several_units_of_the_path(
+    path: str, first: float, last: float, expected: list[str]
+) -> None:
+    assert paths(new_pipeline(path), first, last) == expected
+
+
+def test_joined_days_of_a_time_zone_are_read_day_by_day() -> None:
+    schedule = {"asset": "s3://raw/orders", "time_zone": "Europe/Berlin", "start": "2026-01-01"}
+    pipeline = Pipeline.model_validate(new_pipeline("{start:%Y-%m-%d}").model_dump() | {"schedule": schedule})
+    spring = [datetime(2026, 3, day, tzinfo=ZoneInfo("Europe/Berlin")) for day in (28, 29, 30, 31)]
+    bounds = [int(moment.timestamp() * 1000) for moment in spring]
+    parts = source_parts(pipeline, "", DataInterval(bounds[0], bounds[-1]))
+    assert [part.path for part in parts] == ["2026-03-28", "2026-03-29", "2026-03-30"]
+    assert [part.interval for part in parts] == [DataInterval(*pair) for pair in pairwise(bounds)]
 
 
 def test_a_path_that_repeats_after_a_year_is_refused_in_a_wide_interval() -> None:
@@ -168,7 +195,7 @@ def test_a_condition_with_both_bounds_needs_no_schedule() -> None:
     one_day = new_table_pipeline(table="lake.orders", where="day = '{start:%Y-%m-%d}'")
     assert len(source_parts(one_day, "/d", hours(0, 24))) == 1
     with pytest.raises(InvalidRequestError, match=r"source\.table 'lake\.orders' with source\.where \"day = "):
-        source_parts(one_day, "/d", hours(0, 48))
+        source_parts(one_day, "/d", hours(0, 36))
 
 
 def test_options_are_filled_with_the_interval_and_contain_no_secret() -> None:
