@@ -50,38 +50,56 @@ def published_columns(pipeline: DeclaredPipeline, publication: Publication) -> t
     """Return the columns of the published table, under their published names: those that identify a row, then the
     chosen ones."""
     columns = state_columns(pipeline, publication)
+    return tuple(
+        replace(columns[source], name=name) for name, source in _published_names(pipeline, publication).items()
+    )
+
+
+def _published_names(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, str]:
+    """Return the columns of the state that are published, by their published names."""
+    columns = state_columns(pipeline, publication)
     chosen = chosen_names(columns, publication)
-    if not publication.columns:
-        state = published_state(pipeline, publication)
-        chosen = {name: source for name, source in chosen.items() if not _is_part_of_result(source, columns, state)}
-    return tuple(replace(columns[source], name=name) for name, source in chosen.items())
+    if publication.columns:
+        return chosen
+    state = published_state(pipeline, publication)
+    return {name: source for name, source in chosen.items() if not _is_part_of_result(source, columns, state)}
 
 
 def column_sources(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, tuple[str, ...]]:
     """Return the names of what each column of a published table has the values of: the present name, then those with
     earlier names of the state and the field. A column of the key has its position, because a key has no names."""
+    names: Mapping[str, str] = {}
     if publication.output is not None:
-        names = output_columns(pipeline, publication)
-        return {name: (f"{publication.output}.{source}",) for name, source in names.items()}
+        names, closed = output_columns(pipeline, publication), pipeline.outputs[publication.output].closed
+        if closed is None:
+            return {name: (f"{publication.output}.{source}",) for name, source in names.items()}
+        publication = Publication(target="", mode="changes", state=closed)
     columns = state_columns(pipeline, publication)
-    return {
-        name: tuple(_value_sources(pipeline, publication, source))
-        if not (column := columns[source]).is_key
-        else (".".join((column.source, *map(str, column.path))),)
-        for name, source in chosen_names(columns, publication).items()
-    }
+    names = names or _published_names(pipeline, publication)
+    return {name: tuple(_sources(pipeline, publication, columns[source])) for name, source in names.items()}
 
 
-def _value_sources(pipeline: DeclaredPipeline, publication: Publication, column: str) -> Iterator[str]:
-    """Yield ``<state>.<column>`` with the present and the earlier names of the state and of the field in ``column``."""
+def _sources(pipeline: DeclaredPipeline, publication: Publication, column: FrameColumn) -> Iterator[str]:
+    """Yield ``<state>.<column>`` with the present and the earlier names of the state and of the field in the column's
+    name; for a column of the key its position."""
+    if column.is_key:
+        yield ".".join((column.source, *map(str, column.path)))
+        return
     name = publication.state or next(iter(pipeline.states))
     state = pipeline.states[name]
-    plain = column if column.partition(".")[0] in state.fields else column.removeprefix("value.")
-    field, dot, part = plain.partition(".") if state.fields else ("", "", column)
+    plain = column.name
+    if state.fields and not any(_has_field(column.name, field) for field in state.fields):
+        plain = column.name.removeprefix("value.")  # a column of the key has the field's name
+    field = max((field for field in state.fields if _has_field(plain, field)), key=len, default="")
     earlier = state.fields[field].renamed_from if field else ()
     for state_name in (name, *state.renamed_from):
         for field_name in (field, *earlier):
-            yield f"{state_name}.{field_name}{dot}{part}"
+            yield f"{state_name}.{field_name}{plain.removeprefix(field)}"
+
+
+def _has_field(column: str, field: str) -> bool:
+    """Return whether a column holds a field of a state, or a part of the field."""
+    return column == field or column.startswith(f"{field}.")
 
 
 def _is_part_of_result(name: str, columns: Mapping[str, FrameColumn], state: StateDescriptor) -> bool:

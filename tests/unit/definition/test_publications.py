@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
-from statelib.definition.published_columns import published_columns
+from statelib.definition.published_columns import column_sources, published_columns
 from statelib.errors import InvalidRequestError
 
 BLOCKS = re.findall(
@@ -103,3 +103,54 @@ def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
     both = "publish:\n  a: {target: /t, mode: table, state: orders}\n  b: {target: /t, mode: table, state: per_item}\n"
     with pytest.raises(InvalidRequestError, match=r"publish\.b\.target: 'a' is published there"):
         loaded(tmp_path, both)
+
+
+RENAMED = """\
+name: shown
+source: {path: "{start}-{end}", columns: {customer: string, item: string, amount: double, at: instant}}
+key: [customer, item]
+states:
+  orders:
+    kind: value
+    renamed_from: sales
+    fields:
+      "total.net": {agg: sum, of: amount, renamed_from: net}
+      mean: {agg: avg, of: amount}
+      item: {agg: count}
+  visits: {kind: value, value: {agg: avg, of: amount}, window: {time: at, session: 30m, retain: 1d}}
+  carts:
+    kind: value
+    fields: {views: {agg: count, renamed_from: hits}}
+    window: {time: at, session: 30m, retain: 1d}
+outputs:
+  ended: {closed: carts}
+backend: heap
+"""
+SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
+    "mode: table, state: orders": {
+        "customer": ("key.0",),
+        "item": ("key.1",),
+        "total.net": ("orders.total.net", "orders.net", "sales.total.net", "sales.net"),
+        "mean": ("orders.mean", "sales.mean"),
+        "value.item": ("orders.item", "sales.item"),
+    },
+    "mode: table, state: visits, columns: {start: window_start, sum: value.sum}": {
+        "customer": ("key.0",),
+        "item": ("key.1",),
+        "start": ("namespace.0",),
+        "window_end": ("namespace.1",),
+        "sum": ("visits.value.sum",),
+    },
+    "mode: changes, output: ended, columns: {what: item, seen: views}": {
+        "what": ("key.1",),
+        "seen": ("carts.views", "carts.hits"),
+    },
+}
+
+
+@pytest.mark.parametrize("chosen", SOURCES)
+def test_the_source_of_a_column_has_its_earlier_names(tmp_path: Path, chosen: str) -> None:
+    path = tmp_path / "shown.yaml"
+    path.write_text(f'{RENAMED}publish: {{shown: {{target: "/tables/shown", {chosen}}}}}\n')
+    pipeline = load_pipeline(path)
+    assert column_sources(pipeline, pipeline.publish["shown"]) == SOURCES[chosen]
