@@ -141,9 +141,13 @@ class Deviations:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
         numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         counts = np.bincount(codes, minlength=grouping.size).astype(np.int64)
-        means = np.bincount(codes, numbers, minlength=grouping.size) / np.maximum(counts, 1)
-        squares = np.bincount(codes, (numbers - means[codes]) ** 2, minlength=grouping.size)
-        return _deviations(means, squares, counts)
+        size, divisors = grouping.size, np.maximum(counts, 1)
+        means = np.bincount(codes, numbers, minlength=size) / divisors
+        apart = numbers - means[codes]
+        # The mean of large numbers is rounded by more than they may differ. The mean of the differences is not.
+        rest = np.bincount(codes, apart, minlength=size) / divisors
+        squares = np.bincount(codes, (apart - rest[codes]) ** 2, minlength=size)
+        return _deviations(means + rest, squares, counts)
 
     @_infinite
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:

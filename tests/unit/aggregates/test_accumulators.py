@@ -133,6 +133,14 @@ def test_the_variance_of_large_numbers_is_exact():
     assert finished("stddev", whole).to_pylist() == [math.sqrt(30.0)]
 
 
+def test_the_variance_of_large_numbers_does_not_contain_the_rounding_of_their_mean():
+    numbers = [1e15 + n % 4 for n in range(200)] * 3
+    spec = AggregateSpec("variance", ("x", DOUBLE))
+    partials = accumulator_of(spec).partial(pa.table({"x": numbers}), grouping(*([0] * len(numbers))))
+    (variance,) = finished("variance", pa.chunked_array([partials])).to_pylist()
+    assert variance == pytest.approx(statistics.variance([n - 1e15 for n in numbers]))
+
+
 def test_a_variance_needs_two_values():
     spec = AggregateSpec("variance", ("x", DOUBLE))
     partials = accumulator_of(spec).partial(pa.table({"x": [1.0, None, 2.0, 2.0]}), grouping(0, 1, 2, 2))
