@@ -2,7 +2,7 @@
 Pure: they yield problems and never raise."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from statelib.aggregates.kinds import RETRACTABLE, Nulls
 from statelib.definition.checks.states import is_ordered
@@ -37,14 +37,20 @@ def _check_source(source: Source, where: Where) -> Iterator[Problem]:
         yield Problem((*where, "changes"), "a source deletes keys or takes back events, found also 'delete_when'")
     if (changes.before is None) != (changes.after is None):
         yield Problem((*where, "changes"), "expected 'before' and 'after', or neither")
-    yield from _check_elements(source.each, (changes.before, changes.after), (*where, "each"))
+    sides = [side for side in (changes.before, changes.after) if side]
+    yield from _check_elements(source.each, sides, (*where, "each"))
+    named = [side for side in sides if re.search(rf"(?<![\w.]){re.escape(side)}\s*\.", source.where or "")]
+    if len(named) == 1:
+        text = "an update is left out as a whole, with the row that it replaces, if its rows differ in this field"
+        hint = "compute a boolean column of 'row', and name it in 'where' of the aggregates"
+        yield Problem((*where, "where"), f"is a condition on a field of {named[0]}: {text}; {hint}")
 
 
-def _check_elements(each: Mapping[str, str], sides: Iterable[str | None], where: Where) -> Iterator[Problem]:
+def _check_elements(each: Mapping[str, str], sides: Sequence[str], where: Where) -> Iterator[Problem]:
     """Yield a problem per list that is part of a row before or after a change. Its elements would be applied to both
     rows, and a change without this row would be lost."""
     for name, text in each.items():
-        for side in filter(None, sides):
+        for side in sides:
             if re.search(rf"(?<![\w.]){re.escape(side)}(?!\w)", text):
                 lost = "a change has a list before and another one after it, and only one of them would be read"
                 yield Problem((*where, name), f"takes a list in {side}: {lost}; expected a list of whole changes")
