@@ -101,7 +101,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         text = PIPELINE.replace("name: carrier_streaks", f"name: {name}")
         if name == "first":
             text += "publish: {streaks: {target: '{data}/streaks', mode: table}}\n"
-        (root / "dags" / directory / f"{name}.yaml").write_text(text)
+        (root / "dags" / directory / f"{name}.yml").write_text(text)
     (root / "dags" / "zones").mkdir()
     (root / "dags" / "corrected").mkdir()
     (root / "dags" / "corrected" / "corrected.yaml").write_text(MENDABLE)

@@ -62,8 +62,8 @@ def verify_dags(
 ) -> dict[str, DAG]:
     """Return the DAG that verifies the checkpoints of all pipelines, under its name. Its form suggests the pipelines of
     ``directory``, which :func:`statelib_airflow.pipeline_dags` takes, too."""
-    files = pipelines_directory(directory, sys._getframe(1).f_code.co_filename).glob("*.yaml")
-    form = forms.verify_form(sorted(path.stem for path in files))
+    files = pipelines_directory(directory, sys._getframe(1).f_code.co_filename).glob("*.y*ml")
+    form = forms.verify_form(sorted(path.stem for path in files if path.suffix in (".yaml", ".yml")))
     dag = _housekeeping_dag(dag_id, schedule, _VERIFY, form, DagSettings(**settings))
     with dag:
         VerifyOperator.partial(
