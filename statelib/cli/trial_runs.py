@@ -17,7 +17,7 @@ from statelib.flows.checkpoint.next_intervals import applied_position, next_inte
 from statelib.flows.wiring import Deployment
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 from statelib.model.checkpoint import DataInterval
-from statelib.model.task_error import raising_task_errors
+from statelib.model.task_error import TaskError, raising_task_errors
 from statelib.storage.registry import new_attempt
 from statelib.testing.local_run import LocalRun
 
@@ -60,7 +60,8 @@ def try_pipeline(
         except StatelibError as error:
             faults.append(_fault(pipeline, error))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            text = f"a function failed on events of {field}: {type(error).__name__}: {error!s:.500}"
+            raised = TaskError.of(error, subtask=0)
+            text = f"a function failed on events of {field}: {raised.type}: {raised.message}"
             faults.append(DefinitionError(pipeline.path, f"{pipeline.path}: {text}", kind="bad-function"))
         else:
             tried.append(TriedSource(pipeline.name, field, range_text(interval), len(events)))

@@ -23,7 +23,7 @@ class TaskError:
         subtask: The number of the subtask.
         reason: The reason that the catalog records for the attempt.
         type: The name of the exception's class.
-        message: The message of the exception.
+        message: The message of the exception, and the user's function that raised it.
         kind: The ``kind`` of an error of statelib; '' for any other exception.
         hint: The ``hint`` of an error of statelib.
     """
@@ -42,7 +42,9 @@ class TaskError:
         """Return the form of an exception that the subtask raised."""
         if isinstance(error, StatelibError):
             return TaskError(subtask, reason, type(error).__name__, error.message, error.kind, error.hint)
-        return TaskError(subtask, reason, type(error).__name__, str(error)[:MAX_MESSAGE])
+        places = [note for note in getattr(error, "__notes__", ()) if note.startswith("in ")]
+        message = ", ".join([str(error)[:MAX_MESSAGE], *places])
+        return TaskError(subtask, reason, type(error).__name__, message)
 
     @staticmethod
     def from_json(text: str) -> "TaskError":

@@ -11,6 +11,7 @@ from statelib.backends.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.output_forms import output_forms, rows_to_emit
 from statelib.definition.pipeline import Pipeline
+from statelib.functions.change_logs.changes import CHANGE
 from statelib.functions.change_logs.deletes import without_deleted
 from statelib.functions.interval import apply_interval, expired
 from statelib.functions.state_function import Progress
@@ -48,8 +49,11 @@ class LocalRun:
         """Apply the events of one interval that ends at ``end_ms``, and return the number of events that were dropped
         because they have no key. If ``end_ms`` is None, the watermark stays. ``draining``: see :class:`Progress`.
 
-        ``events`` has the declared columns, in any order and with types that can be cast safely."""
+        ``events`` has the declared columns, in any order and with types that can be cast safely. For sources with
+        deletes or retractions, it may also have the column :data:`CHANGE`; without it every event is applied."""
         schema = event_schema(self.pipeline)
+        if self.pipeline.has_changes and CHANGE not in events.column_names:
+            events = events.append_column(CHANGE, pa.nulls(len(events), pa.int8()))
         keyed, dropped = keyed_events(self.pipeline, events.select(schema.names).cast(schema))
         keys = key_array(self.pipeline, keyed)
         groups = key_groups(self.backend.schema, keys)

@@ -26,6 +26,8 @@ _RECORD = re.compile(r"\[MALFORMED_RECORD_IN_PARSING[A-Z_.]*\] [^\n:]*: (?:_corr
 _CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?!\[FAILED_READ_FILE)(.*)")
 _LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
 _NO_STATELIB = re.compile(r"ModuleNotFoundError: No module named '(statelib|statelib_jobs)'")
+_PLACE = re.compile(r"in (?:function \S+ of state |hooks\.\w+, \S+, of subtask )")
+"""The beginning of the note about a user's function, in an exception that it raised."""
 _JAVA = re.compile(r"(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.*)")
 _MOST = 500
 """The most characters of Spark's message that are quoted."""
@@ -71,10 +73,11 @@ def failed_task(task_error: TaskError, token: str) -> StatelibError:
 
 def _raised(lines: list[str]) -> str | None:
     """Return the exception of a Python worker from Spark's message: the first line after the indented frames of the
-    first traceback. Return None if there is no traceback. Further lines of the exception are ignored."""
+    first traceback, and the note about the user's function that raised it. Return None if there is no traceback.
+    Further lines of the exception are ignored."""
     heads = (at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):"))
-    below = lines[next(heads, len(lines)) + 1 :]
-    return next((line.strip() for line in below if line.strip() and not line.startswith(" ")), None)
+    below = [line.strip() for line in lines[next(heads, len(lines)) + 1 :] if line.strip() and line[0] != " "]
+    return ", ".join([*below[:1], *[line for line in below[1:] if _PLACE.match(line)][:1]]) or None
 
 
 def _job_failure(text: str) -> StatelibError:

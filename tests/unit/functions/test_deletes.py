@@ -37,6 +37,13 @@ def table(*rows: tuple[str, float | None, int, int | None]) -> pa.Table:
     return pa.table(columns, names=["k", "at", "position", CHANGE])
 
 
+def test_a_run_in_a_test_applies_events_without_the_column_of_changes() -> None:
+    run = new_run()
+    run.apply(table(("a", 1.0, 1, APPLIED), ("b", 1.0, 1, APPLIED)).drop_columns([CHANGE]))
+    run.apply(table(("a", 2.0, 1, DELETED)))
+    assert run.state("count") == {"b": 1}
+
+
 def test_only_the_events_after_the_latest_delete_are_applied() -> None:
     run = new_run()
     run.apply(table(("a", 1, 0, APPLIED), ("b", 1, 0, None), ("c", 1, 0, APPLIED)))

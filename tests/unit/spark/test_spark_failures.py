@@ -39,6 +39,20 @@ def from_task(error: Exception, token: str) -> PythonException:
     )
 
 
+@pytest.mark.parametrize(
+    "place", ["in function jobs:update of state s", "in hooks.snapshot_state, jobs:f, of subtask 2"]
+)
+def test_the_function_of_the_user_that_failed_is_named(place: str) -> None:
+    raised = ZeroDivisionError("division by zero")
+    raised.add_note(place)
+    error = from_task(raised, ATTEMPT)
+    reported = as_own(error)
+    assert reported is not None
+    assert reported.message == f"the Spark job failed: ZeroDivisionError: division by zero, {place}"
+    reason, text = failure_in(error, ATTEMPT)
+    assert text == f"subtask 2 failed, {reason}: ZeroDivisionError: division by zero, {place}"
+
+
 def test_an_error_of_statelib_keeps_class_kind_and_hint() -> None:
     error = from_task(CorruptStateError("chk-3/_metadata: short", kind="short-file", hint="statelib verify"), ATTEMPT)
     with pytest.raises(CorruptStateError) as caught, raising_task_errors(ATTEMPT):
