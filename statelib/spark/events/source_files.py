@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from statelib.definition.columns import as_declared, event_schema
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import NotFoundError, RetryableError, StatelibError
+from statelib.errors import InvalidRequestError, NotFoundError, RetryableError, StatelibError
 from statelib.model.types import StateType
 from statelib.spark.events.owners import owners_of
 from statelib.spark.events.source_paths import LeftToSparkError, data_files, open_file
@@ -78,7 +78,8 @@ class SourceFiles:
 
 
 def source_files(pipeline: Pipeline, locations: Mapping[str, Sequence[str]], parallelism: int) -> SourceFiles | None:
-    """Return the files that each subtask can read itself; None if Spark must read every source.
+    """Return the files that each subtask can read itself; None if Spark must read every source. Raises
+    InvalidRequestError (``missing-column``) for a file without a declared column.
 
     ``locations``: local paths, or URIs of buckets, by the field of their source. ``parallelism``: the number of
     subtasks."""
@@ -188,10 +189,26 @@ def _footer_hash(file: pq.ParquetFile) -> int:
 def _source_file(field: str, types: Mapping[str, StateType], path: str) -> SourceFile:
     try:
         with pq.ParquetFile(open_file(path)) as file:
-            _check_columns(types, path, file)
-            return SourceFile(field, path, file.metadata.num_rows, _footer_hash(file))
+            missing = _missing_column(types, file.schema_arrow.names)
+            if missing is None:
+                _check_columns(types, path, file)
+                return SourceFile(field, path, file.metadata.num_rows, _footer_hash(file))
+            present = ", ".join(file.schema_arrow.names)
     except (OSError, pa.ArrowException, StatelibError) as error:
         raise LeftToSparkError(f"{path}: {error}") from error
+    raise InvalidRequestError(
+        f"source file {path} has no column {missing}; it has {present}",
+        kind="missing-column",
+        hint=f"correct {field}.columns in the pipeline file; if some files do not have the column yet, declare the "
+        f"columns of the files in {field}.file_schema, and it is null in their events",
+    )
+
+
+def _missing_column(types: Mapping[str, StateType], present: Sequence[str]) -> str | None:
+    """Return a declared column that a file does not have in any case of its letters. Spark would take nulls for it if
+    another file has it, depending on the names of the files."""
+    folded = set(map(str.lower, present))
+    return next((name for name in types if name.lower() not in folded), None)
 
 
 def _check_columns(types: Mapping[str, StateType], path: str, file: pq.ParquetFile) -> None:

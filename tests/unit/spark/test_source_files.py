@@ -14,7 +14,7 @@ from obstore.store import S3Store
 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
-from statelib.errors import RetryableError, UnsupportedError
+from statelib.errors import InvalidRequestError, RetryableError, UnsupportedError
 from statelib.functions.change_logs.changes import CHANGE
 from statelib.spark.events.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
 from statelib.testing.local_run import LocalRun
@@ -186,7 +186,6 @@ def test_sources_other_than_plain_directories_are_left_to_spark(tmp_path: Path, 
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(events().drop_columns("at"), id="a column missing"),
         pytest.param(events().rename_columns(["shop", "Number", "at"]), id="of another case"),
         pytest.param(events().set_column(1, "number", events()["number"].cast(pa.float64())), id="another type"),
         pytest.param(events().set_column(1, "number", events()["number"].cast(pa.uint64())), id="without sign"),
@@ -200,6 +199,14 @@ def test_one_file_with_an_unsupported_column_leaves_all_files_to_spark(tmp_path:
     pipeline = new_pipeline(tmp_path)
     assert source_files(pipeline, {"source": [source(tmp_path, a=events())]}, 2) is not None
     assert source_files(pipeline, {"source": [source(tmp_path, a=events(), b=other)]}, 2) is None
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_a_file_without_a_column_is_refused_whatever_its_name(tmp_path: Path, names: str) -> None:
+    other = events().rename_columns(["shop", "count", "at"])
+    location = source(tmp_path, **dict(zip(names, (events(), other), strict=True)))
+    with pytest.raises(InvalidRequestError, match=f"{names[1]}.parquet has no column number; it has shop, count, at"):
+        source_files(new_pipeline(tmp_path), {"source": [location]}, 2)
 
 
 def test_many_subtasks_leave_a_large_source_to_spark(tmp_path: Path) -> None:
