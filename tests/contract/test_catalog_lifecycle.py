@@ -186,6 +186,8 @@ def test_a_pipeline_whose_state_was_discarded_starts_without_state_only_on_reque
     assert (refusal.value.kind, "--from-nothing" in refusal.value.hint) == ("state-discarded", True)
     resumed = catalog.suspension.resume(PIPE, "me", from_nothing=True)
     assert resumed == PipelineHead(PIPE, resumed.epoch, head.generation + 1, None, None)
+    again = catalog.suspension.resume(PIPE, "me", from_nothing=True)
+    assert (again.head, again.generation) == (None, resumed.generation), "it may be repeated"
     assert complete(catalog, 0, key="again").base is None
     with pytest.raises(InvalidRequestError) as record:
         catalog.suspension.resume(PIPE, "me", from_nothing=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from statelib.cli.answers import ANSWERS
+from statelib.flows.checkpoint.steps import begin
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
@@ -13,7 +14,7 @@ from statelib.model.record import CheckpointState
 from statelib.savepoints.verification import verify_at
 from tests.integration.garbage import TALLY, days, events, needed, save, stored, tally
 from tests.integration.shop_cli import call, refused, said
-from tests.support.worlds import checkpoint_of
+from tests.support.worlds import checkpoint_of, day
 
 NAME = PipelineName("tally")
 
@@ -51,6 +52,17 @@ def test_a_pipeline_without_a_file_is_named_and_deleted_only_on_request(deployme
     assert (left.checkpoint_id, verify_at(left.directory, own=True).problems) == (saved, ())
     assert json.loads(said(deployment, "gc", "--json"))["without_file"] == []
     assert "nothing to delete" in said(deployment, "pipelines", "discard", "tally", "--yes"), "it may be repeated"
+
+
+def test_a_dry_run_names_the_base_of_a_run_that_is_aborted(deployment: Deployment) -> None:
+    begin(deployment, deployment.pipeline("tally"), day(5), "test")
+    file_of(deployment).unlink()
+    (would,) = json.loads(said(deployment, "pipelines", "discard", "tally", "--dry-run", "--json"))["collected"]
+    (offer,) = json.loads(said(deployment, "gc", "--json"))["without_file"]
+    (done,) = json.loads(said(deployment, "pipelines", "discard", "tally", "--yes", "--json"))["collected"]
+    assert (would["checkpoints"], would["size_bytes"]) == ([1, 2, 3, 4], done["size_bytes"])
+    assert would == done
+    assert (offer["checkpoints"], offer["size_bytes"]) == (done["checkpoints"], done["size_bytes"])
 
 
 def test_a_pipeline_that_has_a_file_is_not_discarded(deployment: Deployment) -> None:

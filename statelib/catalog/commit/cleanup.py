@@ -4,7 +4,7 @@ Every change locks the pipeline's lease row first, as ``begin`` and ``commit`` d
 decision about a checkpoint is still right when it is written. Nothing here touches storage.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,14 +36,37 @@ CHUNK = 500
 @dataclass(frozen=True)
 class Situation:
     """Everything that retention needs for its decision about one pipeline, read in one transaction. ``next_id``: the
-    first id that was never issued. ``in_use``: pinned checkpoints and bases of pending ones. ``failures``: number of
-    checkpoints that failed in a row."""
+    first id that was never issued. ``pinned``: the checkpoints that a restore or a publisher reads. ``failures``:
+    number of checkpoints that failed in a row."""
 
     head: PipelineHead
     next_id: int
     records: tuple[CheckpointRecord, ...]
-    in_use: frozenset[CheckpointId]
+    pinned: frozenset[CheckpointId]
     failures: int = 0
+
+    @property
+    def in_use(self) -> frozenset[CheckpointId]:
+        """The pinned checkpoints and the bases of pending ones."""
+        return self.pinned | _bases(self._pending)
+
+    @property
+    def in_use_after_cancellation(self) -> frozenset[CheckpointId]:
+        """The same after the pipeline is cancelled, which aborts its pending checkpoint and no savepoint."""
+        return self.pinned | _bases(r for r in self._pending if r.kind is SnapshotKind.SAVEPOINT)
+
+    @property
+    def aborted_by_cancellation(self) -> tuple[CheckpointId, ...]:
+        """The pending checkpoint, if there is one."""
+        return tuple(r.checkpoint_id for r in self._pending if r.kind is SnapshotKind.CHECKPOINT)
+
+    @property
+    def _pending(self) -> Iterator[CheckpointRecord]:
+        return (record for record in self.records if record.state is CheckpointState.PENDING)
+
+
+def _bases(records: Iterable[CheckpointRecord]) -> frozenset[CheckpointId]:
+    return frozenset(record.base for record in records if record.base is not None)
 
 
 @dataclass(frozen=True)
@@ -71,9 +94,9 @@ class Cleanup:
             if row is None:
                 raise NotFoundError(f"the catalog has no pipeline {pipeline}", kind="no-pipeline")
             records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None)).all()]
-            used = pins.in_use(connection, pipeline, self.clock())
+            pinned = pins.pinned(connection, pipeline, self.clock())
             failed = failures(connection, pipeline)
-            return Situation(to_head(row), row._mapping[LEASE.c.next_id], tuple(records), used, failed)
+            return Situation(to_head(row), row._mapping[LEASE.c.next_id], tuple(records), pinned, failed)
 
     def subsume(
         self, pipeline: PipelineName, chosen: Collection[CheckpointId], epoch: Epoch, *, terminated: bool = False
@@ -150,7 +173,8 @@ class Cleanup:
             return _log(connection, (pipeline, run_id, "CONDEMNED", now_ms), condemned)
 
     def preview(self, pipeline: PipelineName, also: Collection[CheckpointId] = ()) -> Doomed:
-        """Return what gc would remove now if the checkpoints ``also`` were DELETING too. Changes nothing."""
+        """Return what gc would remove now if the checkpoints ``also`` were DELETING too, and pending ones among them
+        aborted. Changes nothing."""
         others = REF.alias()
         going = others.c.checkpoint_id.in_(_deleting(pipeline)) | others.c.checkpoint_id.in_(also)
         unneeded = and_(
@@ -160,7 +184,8 @@ class Cleanup:
         )
         with self.transaction(read_only=True) as connection:
             records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None)).all()]
-            chosen = [r for r in records if r.state is CheckpointState.DELETING or r.checkpoint_id in also]
+            stored = (r for r in records if r.state is not CheckpointState.PENDING)
+            chosen = [r for r in stored if r.state is CheckpointState.DELETING or r.checkpoint_id in also]
             files = _files(connection, pipeline, unneeded | (FILE.c.state == "CONDEMNED"))
             return Doomed(tuple(replace(r, state=CheckpointState.DELETING) for r in chosen), files, frozenset())
 

@@ -1,6 +1,6 @@
 """Protection of checkpoints from deletion: by pins of running restores, and by pending checkpoints built on them."""
 
-from sqlalchemy import Connection, delete, insert, select, union
+from sqlalchemy import Connection, delete, insert, select
 
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.schema import CHECKPOINT, PIN
@@ -28,14 +28,20 @@ def unpin(
     connection.execute(statement)
 
 
+def pinned(connection: Connection, pipeline: PipelineName, now_ms: int) -> frozenset[CheckpointId]:
+    """Return the checkpoints with a pin that has not expired."""
+    for pin_row in connection.execute(select(PIN).where(PIN.c.pipeline == pipeline)).all():
+        checked(PIN, pin_row)  # a pin with a damaged time or id would be ignored by the SQL below
+    valid = select(PIN.c.checkpoint_id).where(PIN.c.pipeline == pipeline, PIN.c.expires_at_ms > now_ms)
+    return frozenset(CheckpointId(number) for number in connection.execute(valid).scalars())
+
+
 def in_use(connection: Connection, pipeline: PipelineName, now_ms: int) -> frozenset[CheckpointId]:
     """Return the checkpoints with a pin that has not expired, and the bases of pending checkpoints."""
-    pinned = select(PIN.c.checkpoint_id).where(PIN.c.pipeline == pipeline, PIN.c.expires_at_ms > now_ms)
     bases = select(CHECKPOINT.c.base).where(
         CHECKPOINT.c.pipeline == pipeline,
         CHECKPOINT.c.state == CheckpointState.PENDING,
         CHECKPOINT.c.base.is_not(None),
     )
-    for pin_row in connection.execute(select(PIN).where(PIN.c.pipeline == pipeline)).all():
-        checked(PIN, pin_row)  # a pin with a damaged time or id would be ignored by the SQL below
-    return frozenset(CheckpointId(number) for number in connection.execute(union(pinned, bases)).scalars())
+    numbers = connection.execute(bases).scalars()
+    return pinned(connection, pipeline, now_ms) | {CheckpointId(number) for number in numbers}

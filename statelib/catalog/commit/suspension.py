@@ -50,9 +50,9 @@ class Suspension:
     def resume(self, pipeline: PipelineName, owner: str, *, from_nothing: bool = False) -> PipelineHead:
         """Let the pipeline begin checkpoints again, from its present state. Earlier failures no longer count.
 
-        ``from_nothing``: the next run starts with an empty state in a new generation, because the state was deleted.
-        Raises InvalidRequestError: ``state-discarded`` if the state was deleted and ``from_nothing`` is False,
-        ``state-kept`` if it was not deleted and ``from_nothing`` is True."""
+        ``from_nothing``: the next run starts with an empty state in a new generation, because the state was deleted. It
+        may be repeated until there is a state again. Raises InvalidRequestError: ``state-discarded`` if the state was
+        deleted and ``from_nothing`` is False, ``state-kept`` if there is a state and ``from_nothing`` is True."""
         now_ms = self.clock()
         with self.transaction("resume") as connection:
             _check_exists(connection, pipeline)
@@ -60,7 +60,7 @@ class Suspension:
             gone = is_discarded(connection, head)
             if gone and not from_nothing:
                 raise discarded(head)
-            if from_nothing and not gone:
+            if from_nothing and not gone and head.head is not None:
                 raise InvalidRequestError(
                     f"pipeline {pipeline} has its state: it cannot start from nothing",
                     kind="state-kept",

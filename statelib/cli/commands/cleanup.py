@@ -194,9 +194,10 @@ def discard(
         name = PipelineName(check_pipeline(deployment, pipeline))
         collected = discard_pipeline(deployment, name, OWNER, dry_run=True)
         if not dry_run:
-            if not as_json:
-                show([_collected_block([collected], dry_run=True)])
-            confirmed("Delete them?", yes, as_json)
+            if collected.checkpoints or collected.files:
+                if not as_json:
+                    show([_collected_block([collected], dry_run=True)])
+                confirmed("Delete them?", yes, as_json)
             collected = discard_pipeline(deployment, name, OWNER)
     _present_deleted(collected, dry_run, as_json)
 

@@ -69,32 +69,40 @@ def discard(deployment: Deployment, name: PipelineName, owner: str, *, dry_run: 
             hint="checkpoint.retain of the file sets what is kept, after_termination what is kept of an ended pipeline",
         )
     cleanup = deployment.catalog().cleanup
-    chosen, _ = _chosen(deployment, cleanup.situation(name))
     needed = _still_needed(deployment, name, files)
     if needed:
         raise InvalidRequestError(f"pipeline {name}: {needed}", kind="still-needed", hint="run that one first")
-    if not dry_run:
-        deployment.catalog().suspension.cancel(name, owner)
-        situation = cleanup.situation(name)
-        chosen, _ = _chosen(deployment, situation)
-        cleanup.subsume(name, chosen, situation.head.epoch, terminated=True)
-    (collected,) = collect_garbage(deployment, name, dry_run=dry_run, also={name: chosen})
+    if dry_run:
+        return _preview(deployment, cleanup.situation(name))
+    deployment.catalog().suspension.cancel(name, owner)
+    situation = cleanup.situation(name)
+    cleanup.subsume(name, _chosen(deployment, situation)[0], situation.head.epoch, terminated=True)
+    (collected,) = collect_garbage(deployment, name)
     return collected
 
 
+def _preview(deployment: Deployment, situation: Situation) -> CollectedGarbage:
+    """Return what a discard would delete. It cancels the pipeline first, so nothing holds files of a pending
+    checkpoint's base."""
+    name, (chosen, _) = situation.head.pipeline, _chosen(deployment, situation)
+    also = (*chosen, *situation.aborted_by_cancellation)
+    (would,) = collect_garbage(deployment, name, dry_run=True, also={name: also})
+    return would
+
+
 def _offer(deployment: Deployment, name: PipelineName, reason: str) -> WithoutFile:
-    chosen, stays = _chosen(deployment, deployment.catalog().cleanup.situation(name))
-    (would,) = collect_garbage(deployment, name, dry_run=True, also={name: chosen})
+    situation = deployment.catalog().cleanup.situation(name)
+    (chosen, stays), would = _chosen(deployment, situation), _preview(deployment, situation)
     command = "" if reason else f"statelib pipelines discard {name}"
     return WithoutFile(name, chosen, stays, len(would.files) + len(would.metadata), would.size_bytes, command, reason)
 
 
 def _chosen(deployment: Deployment, situation: Situation) -> tuple[tuple[CheckpointId, ...], tuple[CheckpointId, ...]]:
-    """Return (ids that would be deleted, ids that would stay), the oldest first."""
+    """Return (ids that would be deleted, ids that would stay), the oldest first, after the pipeline is cancelled."""
     stored = sorted(
         (record for record in situation.records if record.state in _STORED), key=lambda record: record.checkpoint_id
     )
-    in_use = situation.in_use | twins_of(deployment, situation.head.pipeline).originals.keys()
+    in_use = situation.in_use_after_cancellation | twins_of(deployment, situation.head.pipeline).originals.keys()
     goes = [r.checkpoint_id for r in stored if r.owner is Owner.SYSTEM and r.checkpoint_id not in in_use]
     return tuple(goes), tuple(r.checkpoint_id for r in stored if r.checkpoint_id not in goes)
 
