@@ -52,7 +52,7 @@ class Situation:
 
     @property
     def in_use_after_cancellation(self) -> frozenset[CheckpointId]:
-        """The checkpoints in use once the pipeline is cancelled, which aborts its pending checkpoint, and no savepoint."""
+        """The checkpoints in use once the pipeline is cancelled, which aborts its pending checkpoint only."""
         return self.pinned | _bases(r for r in self._pending if r.kind is SnapshotKind.SAVEPOINT)
 
     @property
