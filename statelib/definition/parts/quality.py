@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from statelib.definition.parts.model import Count, Part
@@ -109,12 +109,22 @@ def _turns(value: object) -> object:
     return int(turns)
 
 
+Turns = Annotated[
+    int,
+    BeforeValidator(_turns),
+    Field(ge=2, le=1000, strict=True, json_schema_extra={"default": "1/20"}),
+    PlainSerializer(lambda turns: f"1/{turns}", when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": "^ *1 */ *[0-9]+ *$"}),
+]
+"""A number of turns, of which each reads an equal part. A file has the part, such as ``1/20``."""
+
+
 class Rotation(Part):
     """The part of the known files and key groups that the gate reads again in each run. ``rotate``: one over the number
     of runs after which all files have been read again. ``entries``: the mean number of known entries that one
     run decodes, if that is less than the part. A run that applied more events decodes as many entries as events."""
 
-    rotate: Annotated[int, BeforeValidator(_turns, json_schema_input_type=str), Field(ge=2, le=1000, strict=True)] = 20
+    rotate: Turns = 20
     entries: Annotated[int, Field(ge=1, strict=True)] = 50_000
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,20 @@ def test_the_command_prints_the_schema(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["pipelines", "schema"])
     assert json.loads(printed.stdout) == json.loads(json.dumps(editor_schema()))
     assert not re.search(r"\$ref|x-short-form", printed.stdout)
+
+
+def schemas_with_defaults(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield each part of a schema that has a default."""
+    if isinstance(schema, dict):
+        if "default" in schema:
+            yield schema
+        for part in schema.values():
+            yield from schemas_with_defaults(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from schemas_with_defaults(part)
+
+
+def test_an_editor_may_insert_every_default() -> None:
+    for schema in schemas_with_defaults(editor_schema()):
+        jsonschema.validate(schema["default"], schema)
