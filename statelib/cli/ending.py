@@ -33,17 +33,19 @@ def errors(as_json: bool = False) -> Iterator[None]:
         fail(error, as_json)
 
 
-def fail(error: StatelibError, as_json: bool) -> NoReturn:
-    """Print the error, then end the command: with exit status 1 for damage, with 2 for anything else."""
+def fail(error: StatelibError, as_json: bool, **more: object) -> NoReturn:
+    """Print the error, then end the command: with exit status 1 for damage and missing files, with 2 for anything else.
+    ``more``: further keys of the JSON document, by name."""
     message = hidden(error.message, secrets(os.environ))
     hint = error.hint or _HINTS.get(error.kind, "")
     if as_json:
-        print_json({"error": error.kind, "message": message, "hint": hint})
+        print_json({"error": error.kind, "message": message, "hint": hint, **more})
     else:
         console.err.print(f"[bold red]statelib:[/] {escape(message)}", soft_wrap=True)
         if hint:
             console.err.print(f"  [dim]hint:[/] {escape(hint)}", soft_wrap=True)
-    raise typer.Exit(1 if isinstance(error, CorruptStateError) else 2) from error
+    damage = isinstance(error, CorruptStateError) or error.kind == "missing-file"
+    raise typer.Exit(1 if damage else 2) from error
 
 
 def confirmed(question: str, yes: bool, as_json: bool) -> None:

@@ -116,6 +116,13 @@ def test_a_run_that_fails_shows_which_intervals_are_complete_and_which_one_faile
     assert "2026-01-03.parquet cannot be read" in result.stderr
 
 
+def test_the_json_of_a_run_that_fails_has_the_complete_checkpoints(deployment: Deployment, spark: SparkSession) -> None:
+    result = call(deployment, "run", "orders", "--end", "2026-01-05", "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["error"]) == (2, "no-source")
+    assert [checkpoint["checkpoint_id"] for checkpoint in document["checkpoints"]] == [1, 2]
+
+
 def test_an_interval_that_is_not_over_is_refused_unless_its_events_are_complete(
     deployment: Deployment, spark: SparkSession
 ) -> None:

@@ -21,8 +21,8 @@ lets the shell complete commands, pipelines, checkpoint ids and directories of s
 | exit status | means |
 |---|---|
 | 0 | fine |
-| 1 | found a problem: damage, differences with `--exit-code`, a pipeline file that does not load, or you said no |
-| 2 | bad call: nothing was done, and one line says why, with a hint |
+| 1 | found a problem: damage, a missing file, differences (`--exit-code`), an invalid pipeline file, or you said no |
+| 2 | refused or failed: one line says why, with a hint. What was complete before it stays |
 
 With `--json` a command prints one document; its keys are only ever added to. What is refused prints an object with
 """

@@ -8,7 +8,7 @@ import typer
 
 from statelib.cli import completion
 from statelib.cli.commands.group_runs import GroupRun, execute_group, planned_group
-from statelib.cli.ending import errors
+from statelib.cli.ending import errors, fail
 from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings
 from statelib.cli.paths import absolute_target
 from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present, show
@@ -97,7 +97,9 @@ def run(
 
     With --group, each pipeline begins, is checked and is registered on its own. One that fails does not stop the
     others; the exit status is then 1. Without --end, a pipeline whose next interval is not over does not stop them
-    either: it waits."""
+    either: it waits.
+
+    If an interval fails, the JSON document of the error has `checkpoints`, too: those that are complete."""
     with errors(as_json):
         deployment = wiring.deployment()
         if pipeline is None or group is not None:
@@ -116,9 +118,8 @@ def run(
         if not dry_run:
             spark = (master, conf)
             results = _applied(deployment, definition, chosen, spark, assume_ready=assume_ready, as_json=as_json)
-    checkpoints = [asdict(record) | {"already_completed": existed} for record, existed in results]
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
-    document |= {"checkpoints": checkpoints, "errors": {}}
+    document |= {"checkpoints": _documents(results), "errors": {}}
     view: Iterable[Block] = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
     if not chosen:
         until = "of its schedule" if bounds[1] is None else f"that end by {when(bounds[1])} UTC"
@@ -135,8 +136,8 @@ def _applied(
     assume_ready: bool,
     as_json: bool,
 ) -> Results:
-    """Apply the intervals one after the other. If one fails, show those that are complete, unless ``as_json``. Without
-    intervals, publish what is not published yet."""
+    """Apply the intervals one after the other. If one fails, show those that are complete. Without intervals, publish
+    what is not published yet."""
     if not intervals:
         publish_tables(deployment, pipeline)
         return []
@@ -153,22 +154,31 @@ def _applied(
                     running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=assume_ready
                 )
                 results.append(result)
-    except StatelibError:
-        if not as_json:
-            _show_until(deployment, pipeline, results, intervals[len(results)])
+    except StatelibError as error:
+        failed = intervals[len(results)]
+        unpublished = _registered(deployment, pipeline, failed)
+        complete = [*results, *unpublished]
+        if as_json:
+            fail(error, as_json, checkpoints=_documents(complete))
+        if unpublished:
+            show([_checkpoint_table(pipeline.name, complete, last="not published")])
+        elif results:
+            show([_checkpoint_table(pipeline.name, results, failed=failed)])
         raise
     return results
 
 
-def _show_until(deployment: Deployment, pipeline: Pipeline, results: Results, failed: DataInterval) -> None:
-    """Show the checkpoints of a run that failed in an interval. It may be registered, and only not published."""
+def _registered(deployment: Deployment, pipeline: Pipeline, interval: DataInterval) -> Results:
+    """Return the checkpoint of an interval that failed, if it is registered and only not published."""
     name = PipelineName(pipeline.name)
     head = deployment.catalog().head(name).head
     record = None if head is None else deployment.catalog().get(name, head)
-    if record is not None and record.interval == failed:
-        show([_checkpoint_table(pipeline.name, [*results, (record, False)], last="not published")])
-    elif results:
-        show([_checkpoint_table(pipeline.name, results, failed=failed)])
+    return [(record, False)] if record is not None and record.interval == interval else []
+
+
+def _documents(results: Results) -> list[dict[str, object]]:
+    """Return the checkpoints for the JSON document of a run."""
+    return [asdict(record) | {"already_completed": existed} for record, existed in results]
 
 
 def _only_group(pipeline: str | None, group: str | None) -> str:
