@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from statelib.serializers.columns.arrow import one_nan
 
 Rows = npt.NDArray[np.int64]
+_SPAN = 8
+"""Whole numbers are grouped by an array with a place per number between the least and the greatest, if there are at
+most this many such places per row. The array then needs no more memory than a hash table of the numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +63,27 @@ def _codes(column: pa.Array) -> Rows:
         return codes
     if pa.types.is_floating(column.type):
         column = one_nan(column).view(pa.int32() if column.type == pa.float32() else pa.int64())
+    by_place = _codes_by_place(column.to_numpy()) if pa.types.is_integer(column.type) else None
+    if by_place is not None:
+        return by_place
     return np.asarray(column.dictionary_encode().indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _codes_by_place(numbers: npt.NDArray[np.integer]) -> Rows | None:
+    """Return the result of :func:`_codes` without a hash table; None if the numbers are few or too far apart."""
+    if not 1 < len(numbers) < 2**31:
+        return None
+    least = numbers.min()
+    span = int(numbers.max()) - int(least) + 1
+    if span > _SPAN * len(numbers):
+        return None
+    places = (numbers if numbers.itemsize == 8 else numbers.astype(np.int64)) - least
+    rows = np.arange(len(numbers), dtype=np.int32)
+    of_place = np.empty(span, np.int32)  # only the places of numbers that occur are written and read
+    of_place[places[::-1]] = rows[::-1]  # the last one of equal indexes counts, so this is the first row of each number
+    first = np.flatnonzero(of_place[places] == rows)
+    of_place[places[first]] = rows[: len(first)]
+    return np.asarray(of_place[places], np.int64)
 
 
 def _combine(left: Rows, right: Rows) -> Rows:

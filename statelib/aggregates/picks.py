@@ -64,7 +64,8 @@ def clean(values: pa.Array) -> pa.Array:
     if not pa.types.is_floating(values.type):
         return values
     values = pc.add(values, pa.scalar(0.0, values.type))
-    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    nan = pc.is_nan(values)
+    return pc.if_else(nan, pa.scalar(None, values.type), values) if pc.any(nan).as_py() else values
 
 
 def better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, pa.Array]], how: str) -> pa.Array:
@@ -99,4 +100,5 @@ def compared(left: pa.Array, right: pa.Array, how: str) -> tuple[Mask, Mask]:
 
 def _mask(values: pa.BooleanArray) -> Mask:
     """Return the values as a numpy mask, with False for null."""
-    return np.asarray(values.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    filled = values.fill_null(False) if values.null_count else values
+    return np.asarray(filled.to_numpy(zero_copy_only=False), np.bool_)

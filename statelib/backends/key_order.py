@@ -68,7 +68,7 @@ def _find_sorted_rows(held: Ragged, keys: Ragged) -> npt.NDArray[np.int64] | Non
     width = _width(keys)
     if width is None or width != _width(held):
         return None
-    held_bytes, key_bytes = _matrix(held, width), _matrix(keys, width)
+    held_bytes, key_bytes = held.matrix, keys.matrix
     first = held_bytes[0]
     differing = [i for i in range(width) if _differs(held_bytes[:, i], first[i]) or _differs(key_bytes[:, i], first[i])]
     if len(differing) > _WORD:
@@ -142,17 +142,12 @@ def _words(keys: Ragged) -> list[npt.NDArray[np.uint64]]:
 def _width(keys: Ragged) -> int | None:
     """Return the common length of the keys in bytes; None if lengths differ, or there are no keys, or the length is
     0."""
-    lengths = keys.lengths
-    return int(lengths[0]) if len(keys) and lengths[0] and bool((lengths == lengths[0]).all()) else None
+    return keys.width or None
 
 
 def _words_that_differ(keys: Ragged, width: int) -> list[npt.NDArray[np.uint64]]:
-    matrix = _matrix(keys, width)
+    matrix = keys.matrix
     return _packed(matrix, [i for i in range(width) if _differs(matrix[:, i], matrix[0, i])])
-
-
-def _matrix(keys: Ragged, width: int) -> Bytes:
-    return keys.data[keys.offsets[0] : keys.offsets[-1]].reshape(len(keys), width)
 
 
 def _differs(column: Bytes, byte: np.uint8) -> bool:

@@ -86,21 +86,22 @@ def assign_key_groups(hashes: npt.NDArray[np.int32], max_parallelism: int) -> np
     """Return the key group of each Java hash code: Murmur3 of the hash code modulo ``max_parallelism``. ``hashes`` and
     result: int32 arrays of the same, any shape."""
     c = hashes.astype(np.uint32)
-    c = c * np.uint32(0xCC9E2D51)
+    c *= np.uint32(0xCC9E2D51)
     c = (c << np.uint32(15)) | (c >> np.uint32(17))
-    c = c * np.uint32(0x1B873593)
+    c *= np.uint32(0x1B873593)
     c = (c << np.uint32(13)) | (c >> np.uint32(19))
-    c = c * np.uint32(5) + np.uint32(0xE6546B64)
-    c = c ^ np.uint32(4)
+    c *= np.uint32(5)
+    c += np.uint32(0xE6546B64)
+    c ^= np.uint32(4)
     c ^= c >> np.uint32(16)
-    c = c * np.uint32(0x85EBCA6B)
+    c *= np.uint32(0x85EBCA6B)
     c ^= c >> np.uint32(13)
-    c = c * np.uint32(0xC2B2AE35)
+    c *= np.uint32(0xC2B2AE35)
     c ^= c >> np.uint32(16)
-    signed = c.view(np.int32).astype(np.int64)
-    absolute = np.abs(signed)
-    absolute[signed == -(2**31)] = 0
-    return np.asarray(absolute % max_parallelism, dtype=np.int32)
+    absolute = np.abs(c.view(np.int32)).view(np.uint32)
+    absolute[absolute == 2**31] = 0  # Java has no positive counterpart of the least number; Flink takes 0
+    absolute -= absolute // np.uint32(max_parallelism) * np.uint32(max_parallelism)
+    return absolute.view(np.int32)
 
 
 def subtask_of(key_groups: npt.NDArray[np.int32], parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:

@@ -5,6 +5,7 @@ Serialized keys and values are passed on in this form, without a Python object p
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +21,8 @@ The index takes 24 times as much memory, and should fit the processor's cache.
 """
 _MOVED_BYTES = 2 << 20
 """The size in bytes of the rows of different lengths that are moved together, grouped by length."""
+_PLACES = 32 * 1024
+"""The number of places that are compared at once, so that what is between is small enough for the processor's cache."""
 _FEW = 25
 """The number of rows that can be moved one by one in the time that moving one group of equal rows costs in addition."""
 
@@ -47,6 +50,17 @@ class Ragged:
         """The length of each row in bytes. Shape: (rows,)."""
         return np.diff(self.offsets)
 
+    @property
+    def width(self) -> int | None:
+        """The length that all rows have, in bytes; None if there are no rows or their lengths differ."""
+        width = int(self.offsets[1] - self.offsets[0]) if len(self) else None
+        return None if width is None or not is_equally_spaced(self.offsets, width) else width
+
+    @property
+    def matrix(self) -> Bytes:
+        """The bytes of at least one row, without a copy. All rows must have one length. Shape: (rows, width)."""
+        return _row_bytes(self).reshape(len(self), -1)
+
     def take(self, rows: npt.NDArray[np.integer]) -> "Ragged":
         """Return the given rows in the given order, as a copy."""
         return gather(self.data, self.offsets[rows], self.lengths_of(rows))
@@ -64,12 +78,52 @@ class Ragged:
 
     def to_list(self) -> list[bytes]:
         """Return one ``bytes`` object per row, for libraries that accept nothing else."""
-        width = int(self.offsets[1] - self.offsets[0]) if len(self) else 0
-        if width and is_equally_spaced(self.offsets, width):
-            items: list[bytes] = np.ascontiguousarray(_row_bytes(self)).view(f"V{width}").tolist()
+        if self.width:
+            items: list[bytes] = items_of(self.matrix)[:, 0].tolist()
             return items
         raw = self.data.tobytes()
         return [raw[a:b] for a, b in pairwise(self.offsets.tolist())]
+
+
+class EqualRows(Ragged):
+    """Rows of one length: the rows of a matrix of uint8. Their offsets, eight bytes per row, are made only for those
+    who ask for them."""
+
+    def __init__(self, matrix: Bytes) -> None:
+        object.__setattr__(self, "data", matrix.reshape(-1))
+        object.__setattr__(self, "_matrix", matrix)
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    @cached_property
+    def offsets(self) -> Offsets:
+        rows, width = self.matrix.shape
+        return np.arange(0, (rows + 1) * width, width, dtype=np.int64) if width else np.zeros(rows + 1, np.int64)
+
+    @property
+    def lengths(self) -> Offsets:
+        return np.full(len(self), self.matrix.shape[1], np.int64)
+
+    @property
+    def width(self) -> int | None:
+        return self.matrix.shape[1] if len(self) else None
+
+    @property
+    def matrix(self) -> Bytes:
+        matrix: Bytes = self.__dict__["_matrix"]
+        return matrix
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Ragged:
+        if not self.width:
+            return super().take(rows)
+        return from_fixed(np.take(items_of(self.matrix), rows, 0).view(np.uint8))
+
+    def lengths_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        return np.full(len(rows), self.matrix.shape[1], np.int64)
+
+    def slice(self, start: int, stop: int) -> Ragged:
+        return EqualRows(self.matrix[start:stop])
 
 
 def from_list(rows: Sequence[bytes]) -> Ragged:
@@ -104,9 +158,9 @@ def blocks(offsets: Offsets, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[i
 
 def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> Ragged:
     """Return copies of the given spans of ``data``, one per row. The additional memory is bounded."""
-    offsets = offsets_of(lengths)
     if len(lengths) and bool((lengths == lengths[0]).all()):
-        return Ragged(spans(data, starts, int(lengths[0])).reshape(-1), offsets)
+        return EqualRows(spans(data, starts, int(lengths[0])))
+    offsets = offsets_of(lengths)
     out = np.empty(int(offsets[-1]), np.uint8)
     copy_spans(data, starts, out, offsets[:-1], lengths)
     return Ragged(out, offsets)
@@ -176,10 +230,9 @@ def _all_spans(data: Bytes, length: int) -> npt.NDArray[np.void]:
 
 def from_fixed(matrix: Bytes) -> Ragged:
     """Return rows of equal length; ``matrix`` is uint8 of shape (rows, width)."""
-    rows, width = matrix.shape
-    if width and matrix.strides[1] == 1 and not matrix.flags.c_contiguous:
-        matrix = _items(matrix).copy().view(np.uint8)
-    return Ragged(np.ascontiguousarray(matrix).reshape(-1), np.arange(rows + 1, dtype=np.int64) * width)
+    if matrix.shape[1] and matrix.strides[1] == 1 and not matrix.flags.c_contiguous:
+        matrix = items_of(matrix).copy().view(np.uint8)
+    return EqualRows(np.ascontiguousarray(matrix))
 
 
 def side_by_side(matrices: Sequence[Bytes]) -> Bytes:
@@ -191,20 +244,23 @@ def side_by_side(matrices: Sequence[Bytes]) -> Bytes:
     result, at = np.empty((rows, sum(widths)), np.uint8), 0
     for matrix, width in zip(matrices, widths, strict=True):
         if width:
-            _items(result[:, at : at + width])[...] = _items(matrix)
+            items_of(result[:, at : at + width])[...] = items_of(matrix)
         at += width
     return result
 
 
-def _items(matrix: Bytes) -> npt.NDArray[np.void]:
-    """Return each row as one item, which numpy copies at once instead of byte by byte."""
+def items_of(matrix: Bytes) -> npt.NDArray[np.void]:
+    """Return each row of at least one byte as one item, which numpy copies at once instead of byte by byte.
+    Shape: (rows, 1)."""
     return matrix.view(f"V{matrix.shape[1]}")
 
 
 def is_equally_spaced(places: npt.NDArray[np.integer], step: int) -> bool:
     """Return whether each place is ``step`` after the place before it. There must be at least one place."""
     spanned = int(places[-1]) - int(places[0]) == step * (len(places) - 1)  # rules out most other places quickly
-    return spanned and bool((np.diff(places) == step).all())
+    return spanned and all(
+        bool((np.diff(places[at : at + _PLACES + 1]) == step).all()) for at in range(0, len(places) - 1, _PLACES)
+    )
 
 
 def equally_spaced(data: Bytes, first: int, count: int, step: int, dtype: str) -> npt.NDArray[np.generic]:
@@ -220,9 +276,9 @@ def join(parts: Sequence[Ragged]) -> Ragged:
 
     There must be at least one part, and all parts must have the same number of rows.
     """
+    if all(part.width is not None for part in parts):
+        return from_fixed(side_by_side([part.matrix for part in parts]))
     lengths = [part.lengths for part in parts]
-    if all(len(length) and (length == length[0]).all() for length in lengths):
-        return from_fixed(side_by_side([_row_bytes(part).reshape(len(part), -1) for part in parts]))
     offsets = offsets_of(np.sum(lengths, axis=0))
     data = np.empty(int(offsets[-1]), np.uint8)
     at = offsets[:-1].copy()

@@ -14,7 +14,7 @@ from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_ro
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import decode_values
-from statelib.wire.ragged import Ragged, blocks, concat, offsets_of
+from statelib.wire.ragged import EqualRows, Ragged, blocks, concat, offsets_of
 
 Rows = npt.NDArray[np.int64]
 
@@ -39,9 +39,14 @@ class HeapTable:
         """Size in bytes of the keys and values in memory."""
         return sum(int(array.nbytes) for array in (self.keys, *self.values.chunks))
 
+    @cached_property
+    def _key_rows(self) -> Ragged:
+        rows = as_ragged(self.keys)
+        return EqualRows(rows.matrix) if rows.width else rows
+
     def find(self, keys: Ragged) -> Rows:
         """Return the row of each key; -1 if the table does not have the key."""
-        return find_rows(as_ragged(self.keys), keys)
+        return find_rows(self._key_rows, keys)
 
     def read(self, rows: Rows) -> pa.Array:
         """Return the decoded values of ``rows``, null for a row -1."""
@@ -54,15 +59,19 @@ class HeapTable:
     def replaced(self, keys: Ragged, rows: Rows, values: Ragged, removed: npt.NDArray[np.bool_]) -> "HeapTable":
         """Return a table in which ``keys`` have ``values``, without the keys that are true in ``removed``. ``rows``:
         the rows of ``keys`` in this table, -1 for a new key."""
-        source = np.arange(len(self), dtype=np.int64)
         present = rows >= 0
+        overwritten = None if removed.any() else self.values.overwritten(values, rows)
+        if overwritten is not None:
+            new_keys = _joined(self.keys, keys.take(np.flatnonzero(~present)))
+            return HeapTable(self.descriptor, new_keys, overwritten)
+        source = np.arange(len(self), dtype=np.int64)
         updated = np.flatnonzero(present & ~removed)
         source[rows[updated]] = len(self) + updated
         keep = np.ones(len(self), np.bool_)
         keep[rows[present & removed]] = False
         added = np.flatnonzero(~present & ~removed)
         from_values = np.concatenate([source[keep], len(self) + added])
-        new_keys = as_arrow(concat([as_ragged(_filtered(self.keys, keep)), keys.take(added)]))
+        new_keys = _joined(_filtered(self.keys, keep), keys.take(added))
         return HeapTable(self.descriptor, new_keys, self.values.replaced(values, from_values))
 
     def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.LargeBinaryArray]) -> "HeapTable":
@@ -73,11 +82,11 @@ class HeapTable:
     @cached_property
     def order(self) -> Rows:
         """The row numbers in ascending key order."""
-        return byte_order(as_ragged(self.keys))
+        return byte_order(self._key_rows)
 
     def batches(self) -> Iterator[StateRows]:
         """Yield all entries, serialized, in ascending key order."""
-        keys = as_ragged(self.keys)
+        keys = self._key_rows
         for start in range(0, len(self), SCAN_ROWS):
             rows = self.order[start : start + SCAN_ROWS]
             sizes = keys.lengths_of(rows) + self.values.sizes[rows]
@@ -105,6 +114,11 @@ def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) 
         data[at : at + len(piece)] = piece
         at += len(piece)
     return as_arrow(Ragged(data, offsets))
+
+
+def _joined(keys: pa.LargeBinaryArray, more: Ragged) -> pa.LargeBinaryArray:
+    """Return the keys with more of them at the end."""
+    return as_arrow(concat([as_ragged(keys), more])) if len(more) else keys
 
 
 def _filtered(keys: pa.LargeBinaryArray, keep: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:

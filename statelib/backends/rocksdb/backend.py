@@ -170,7 +170,8 @@ class RocksDBKeyedStateBackend:
         new = StateRows(before.keys.take(rows), encode_values(descriptor, values.take(pa.array(rows))))
         deleted = np.intersect1d(np.flatnonzero(removed_mask), cookie.present, assume_unique=True)
         keys = cookie.sorted_keys
-        self._put(state, [keys[i] for i in put.tolist()], new.values.to_list())
+        put_keys = keys if len(put) == len(keys) else [keys[i] for i in put.tolist()]
+        self._put(state, put_keys, new.values.to_list())
         self._delete(state, [keys[i] for i in deleted.tolist()])
         self._count(state, cookie.old, -1)
         self._count(state, new, 1)

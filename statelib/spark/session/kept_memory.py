@@ -10,9 +10,9 @@ LARGEST = 256 << 20
 """The size in bytes from which glibc returns an allocation to the kernel as soon as it is freed."""
 MOST = 512 << 20
 """The most bytes at the end of the heap that glibc keeps although they are free."""
-UNUSED_MS = 10_000
+UNUSED_MS = 60_000
 """The milliseconds for which Arrow's allocator keeps memory that nothing uses."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """The parameters of ``mallopt``, as in ``malloc.h``."""
 
 
@@ -26,3 +26,4 @@ def keep_freed_memory(environ: MutableMapping[str, str]) -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGEST)
         mallopt(_M_TRIM_THRESHOLD, MOST)
+        mallopt(_M_ARENA_MAX, 1)  # threads use the memory that others have freed

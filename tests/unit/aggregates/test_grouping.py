@@ -1,5 +1,6 @@
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from statelib.aggregates.grouping import group_rows, pick_rows, reduce_groups
 
@@ -26,6 +27,19 @@ def test_numbers_are_equal_if_their_bits_are_and_all_nans_are_equal():
     nan = float("nan")
     assert group_rows([pa.array([0.0, -0.0, nan, 0.0, nan])]).codes.tolist() == [0, 1, 2, 0, 2]
     assert group_rows([pa.array([0.0, -0.0], pa.float32())]).codes.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+@pytest.mark.parametrize("span", [2, 100, 10**9, 2**63])
+def test_whole_numbers_are_grouped_alike_whether_near_or_far_from_each_other(dtype: str, span: int) -> None:
+    bounds = np.iinfo(dtype)
+    for least in (bounds.min, max(bounds.max - span, bounds.min)):
+        most = min(least + span, bounds.max)
+        numbers = np.random.default_rng(span).integers(least, most, 500, dtype, endpoint=True)
+        groups = group_rows([pa.array(numbers)])
+        seen: dict[int, int] = {}
+        assert groups.codes.tolist() == [seen.setdefault(number, len(seen)) for number in numbers.tolist()]
+        assert numbers[groups.first].tolist() == list(seen)
 
 
 def test_no_rows_make_no_groups():
