@@ -189,26 +189,26 @@ def _footer_hash(file: pq.ParquetFile) -> int:
 def _source_file(field: str, types: Mapping[str, StateType], path: str) -> SourceFile:
     try:
         with pq.ParquetFile(open_file(path)) as file:
-            missing = _missing_column(types, file.schema_arrow.names)
-            if missing is None:
+            missing = _missing_columns(types, file.schema_arrow.names)
+            if not missing:
                 _check_columns(types, path, file)
                 return SourceFile(field, path, file.metadata.num_rows, _footer_hash(file))
             present = ", ".join(file.schema_arrow.names)
     except (OSError, pa.ArrowException, StatelibError) as error:
         raise LeftToSparkError(f"{path}: {error}") from error
     raise InvalidRequestError(
-        f"source file {path} has no column {missing}; it has {present}",
+        f"source file {path} has no column {', '.join(missing)}; it has {present}",
         kind="missing-column",
         hint=f"correct {field}.columns in the pipeline file; if some files do not have the column yet, declare the "
         f"columns of the files in {field}.file_schema, and it is null in their events",
     )
 
 
-def _missing_column(types: Mapping[str, StateType], present: Sequence[str]) -> str | None:
-    """Return a declared column that a file does not have in any case of its letters. Spark would take nulls for it if
-    another file has it, depending on the names of the files."""
+def _missing_columns(types: Mapping[str, StateType], present: Sequence[str]) -> list[str]:
+    """Return the declared columns that a file does not have in any case of their letters. Spark would take nulls for
+    them if another file has them, depending on the names of the files."""
     folded = set(map(str.lower, present))
-    return next((name for name in types if name.lower() not in folded), None)
+    return [name for name in types if name.lower() not in folded]
 
 
 def _check_columns(types: Mapping[str, StateType], path: str, file: pq.ParquetFile) -> None:
