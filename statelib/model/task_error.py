@@ -13,6 +13,8 @@ from statelib.model.failure import CheckpointFailureReason
 
 MAX_MESSAGE = 500
 """The maximum number of characters of the message of an error that is not of statelib."""
+USER_CODE = re.compile(r"in (?:function \S+ of state |hooks\.\w+, \S+, of subtask )")
+"""The beginning of the note about a function of the user, in an exception that the function raised."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class TaskError:
         """Return the form of an exception that the subtask raised."""
         if isinstance(error, StatelibError):
             return TaskError(subtask, reason, type(error).__name__, error.message, error.kind, error.hint)
-        places = [note for note in getattr(error, "__notes__", ()) if note.startswith("in ")]
+        places = [note for note in getattr(error, "__notes__", ()) if USER_CODE.match(note)]
         message = ", ".join([str(error)[:MAX_MESSAGE], *places])
         return TaskError(subtask, reason, type(error).__name__, message)
 

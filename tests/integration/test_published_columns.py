@@ -54,6 +54,12 @@ def publish(deployment: Deployment) -> None:
     publish_tables(deployment, deployment.pipeline("sales"))
 
 
+def publish_two_shops(deployment: Deployment, text: str) -> None:
+    change_file(deployment, text)
+    run(deployment, 1, ("a", 1, 10), ("b", 2, 20))
+    publish(deployment)
+
+
 def published(root: Path, format_: str, mode: str) -> dict[str, dict[str, object]]:
     """Return the rows of the table by shop, of a feed the rows that result from it."""
     if format_ == "parquet" and mode == "table":
@@ -70,9 +76,7 @@ def test_a_column_with_another_source_is_refused(
     deployment: Deployment, tmp_path: Path, format_: str, mode: str
 ) -> None:
     text = STATES + table(format_, mode, ", state: total, columns: {value: first}")
-    change_file(deployment, text)
-    run(deployment, 1, ("a", 1, 10), ("b", 2, 20))
-    publish(deployment)
+    publish_two_shops(deployment, text)
     run(deployment, 2, ("a", 1, 10))
     changed = {
         "total.second": text.replace("value: first", "value: second"),
@@ -94,9 +98,7 @@ def test_a_renamed_field_and_state_keep_their_columns(
     deployment: Deployment, tmp_path: Path, format_: str, mode: str
 ) -> None:
     text = STATES + table(format_, mode, ", state: total, columns: {value: first}")
-    change_file(deployment, text)
-    run(deployment, 1, ("a", 1, 10), ("b", 2, 20))
-    publish(deployment)
+    publish_two_shops(deployment, text)
     renamed = text.replace("first: {agg: sum, of: amount}", "money: {agg: sum, of: amount, renamed_from: first}")
     renamed = renamed.replace("value: first", "value: money").replace("state: total", "state: sums")
     change_file(deployment, renamed.replace("total: {kind: value", "sums: {renamed_from: total, kind: value"))

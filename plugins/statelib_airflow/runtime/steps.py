@@ -205,6 +205,8 @@ def announce_again(
 def _last_interval(deployment: "Deployment", record: "CheckpointRecord") -> "DataInterval | None":
     """Return the last interval that the state of a checkpoint has, which is that of its base if it corrects an earlier
     one; None if it has none."""
+    if record.interval is not None:
+        return record.interval
     lineage = deployment.catalog().lineage(record.pipeline, record.checkpoint_id)
     return next((each.interval for each in lineage if each.interval is not None), None)
 

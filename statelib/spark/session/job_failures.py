@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
-from statelib.model.task_error import TaskError
+from statelib.model.task_error import USER_CODE, TaskError
 
 OF_SPARK = (PySparkException, Py4JError)
 """The exceptions that a call of Spark can raise. Errors in the JVM of the driver are often Py4JError."""
@@ -26,8 +26,6 @@ _RECORD = re.compile(r"\[MALFORMED_RECORD_IN_PARSING[A-Z_.]*\] [^\n:]*: (?:_corr
 _CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?!\[FAILED_READ_FILE)(.*)")
 _LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
 _NO_STATELIB = re.compile(r"ModuleNotFoundError: No module named '(statelib|statelib_jobs)'")
-_PLACE = re.compile(r"in (?:function \S+ of state |hooks\.\w+, \S+, of subtask )")
-"""The beginning of the note about a user's function, in an exception that it raised."""
 _JAVA = re.compile(r"(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.*)")
 _MOST = 500
 """The most characters of Spark's message that are quoted."""
@@ -77,7 +75,7 @@ def _raised(lines: list[str]) -> str | None:
     Further lines of the exception are ignored."""
     heads = (at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):"))
     below = [line.strip() for line in lines[next(heads, len(lines)) + 1 :] if line.strip() and line[0] != " "]
-    return ", ".join([*below[:1], *[line for line in below[1:] if _PLACE.match(line)][:1]]) or None
+    return ", ".join([*below[:1], *[line for line in below[1:] if USER_CODE.match(line)][:1]]) or None
 
 
 def _job_failure(text: str) -> StatelibError:
