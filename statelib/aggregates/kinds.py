@@ -188,6 +188,14 @@ The aggregates by name.
 """
 
 
+def hashed_kind(agg: str, type_: StateType) -> str:
+    """Return the kind of values whose hashes the aggregate stores for a column of this type, in words; '' if it stores
+    none. The number 7 and the text "7" have different hashes."""
+    if not agg or AGGREGATES[agg].inputs != HASHED:
+        return ""
+    return "whole numbers" if str(type_) in WHOLE else "texts or bytes"
+
+
 def accepts(agg: str, type_: StateType) -> bool:
     """Return whether the aggregate accepts a column of this type."""
     inputs = AGGREGATES[agg].inputs

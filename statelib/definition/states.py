@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from statelib.aggregates.kinds import AggregateSpec, Nulls
+from statelib.aggregates.kinds import AggregateSpec, Nulls, hashed_kind
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
 from statelib.definition.parts.types import type_of
@@ -69,19 +69,27 @@ def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDes
         value_type,
         user_key_type,
         namespace_type=VOID if state.window is None else TIME_WINDOW,
-        meanings=tuple(_meanings(state)),
+        meanings=tuple(_meanings(state, columns)),
         renamed_from=state.renamed_from,
     )
 
 
-def _meanings(state: StateDefinition) -> Iterator[FieldMeaning]:
+def _meanings(state: StateDefinition, columns: Types) -> Iterator[FieldMeaning]:
     fields = state.fields if state.value is None else {"": state.value}
     for name, field in fields.items():
         of = field.of if isinstance(field.of, str) else None
-        keeps_nulls = field.nulls is Nulls.KEEP
         agg = field.agg or ""
         yield FieldMeaning(
-            name, agg, of, field.by, field.numbers, field.renamed_from, keeps_nulls, bool(field.together), field.where
+            name,
+            agg,
+            of,
+            field.by,
+            field.numbers,
+            field.renamed_from,
+            keeps_nulls=field.nulls is Nulls.KEEP,
+            together=bool(field.together),
+            where=field.where,
+            hashes=hashed_kind(agg, columns[of]) if of is not None else "",
         )
 
 

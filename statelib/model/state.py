@@ -40,7 +40,8 @@ class FieldMeaning:
     columns that the aggregate reads. ``bounds``: the bounds of a histogram. ``renamed_from``: names that the field
     had in older snapshots. ``keeps_nulls``: ``first`` and ``last`` also take null as a value. ``together``: the
     accumulator holds several columns of one event. ``where``: the boolean column of the events that count, '' if all
-    events do."""
+    events do. ``hashes``: the kind of values whose hashes a sketch holds, "whole numbers" or "texts or bytes"; '' if it
+    holds none, and in the manifests of older versions."""
 
     field: str
     agg: str = ""
@@ -51,6 +52,7 @@ class FieldMeaning:
     keeps_nulls: bool = False
     together: bool = False
     where: str = ""
+    hashes: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
+from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
 from statelib.spark.events import source
 from statelib.spark.events.source_files import own_events
@@ -212,3 +213,44 @@ def test_other_formats_are_left_to_spark(spark: SparkSession, tmp_path: Path) ->
     pipeline = new_pipeline(tmp_path, DECLARED, "', format: 'orc")
     assert read_by_subtasks(spark, pipeline, tmp_path) is None
     assert len(read_by_spark(spark, pipeline, tmp_path)) == len(ROWS)
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize(
+    ("columns", "more"),
+    [
+        pytest.param({"s": "string"}, "', where: 'n >= 0", id="a plain column beside a condition"),
+        pytest.param({}, "', where: 'upper(S) <> \"no\"", id="a column of a condition"),
+        pytest.param({"upper": "{expr: upper(s), type: string}"}, "", id="a column of an expression"),
+    ],
+)
+def test_a_file_without_a_column_that_spark_reads_is_refused_whatever_its_name(
+    spark: SparkSession, tmp_path: Path, names: str, columns: dict[str, str], more: str
+) -> None:
+    (tmp_path / SOURCE).mkdir()
+    for name, table in zip(names, (events(), events().rename_columns({"s": "text"})), strict=True):
+        pq.write_table(table, tmp_path / SOURCE / f"{name} %.parquet")
+    pipeline = new_pipeline(tmp_path, {"n": "long"} | columns, more)
+    with pytest.raises(InvalidRequestError, match=rf"/{names[1]} %\.parquet has no column s; it has f, b") as caught:
+        read_by_spark(spark, pipeline, tmp_path)
+    assert caught.value.kind == "missing-column"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param('\', where: \'n >= 0 AND lower("s") = "s"', id="a text and another column"),
+        pytest.param("', where: 'n >= 0', file_schema: 'n BIGINT, s STRING", id="a schema"),
+        pytest.param(
+            "', where: 'n >= 0 AND (s IS NULL OR true)', options: {mergeSchema: 'true'}, format: 'parquet", id="merged"
+        ),
+    ],
+)
+def test_files_may_differ_in_columns_that_are_not_used_or_that_the_pipeline_file_lets_differ(
+    spark: SparkSession, tmp_path: Path, more: str
+) -> None:
+    (tmp_path / SOURCE).mkdir()
+    pq.write_table(events(), tmp_path / SOURCE / "a.parquet")
+    pq.write_table(events().drop_columns("s"), tmp_path / SOURCE / "b.parquet")
+    declared = {"n": "long", "s": "string"} if "file_schema" in more else {"n": "long"}
+    assert len(read_by_spark(spark, new_pipeline(tmp_path, declared, more), tmp_path)) == 6

@@ -135,6 +135,7 @@ MEANING = Record(
     JsonField("keeps_nulls", FLAG, missing=False, sparse=True),
     JsonField("together", FLAG, missing=False, sparse=True),
     JsonField("where", TEXT, missing="", sparse=True),
+    JsonField("hashes", TEXT, missing="", sparse=True),
 )
 STATE = Record(
     StateDescriptor,

@@ -195,6 +195,9 @@ def _meanings(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Diff
         if _accumulates(old) != _accumulates(meaning):
             text = f"{where}: expected {_description(meaning)}, found {_description(old)}"
             yield Difference(Compatibility.INCOMPATIBLE, text)
+        elif old.hashes and old.hashes != meaning.hashes:
+            text = f"{where}: expected {meaning.agg} of {meaning.hashes}, found the hashes of {old.hashes}"
+            yield Difference(Compatibility.INCOMPATIBLE, text)
         elif (old.of, old.where) != (meaning.of, meaning.where):
             text = f"{where}: {meaning.agg} of {_counted(old)} goes on as {meaning.agg} of {_counted(meaning)}"
             yield Difference(Compatibility.AS_IS, text)

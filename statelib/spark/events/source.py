@@ -12,6 +12,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart, source_parts
 from statelib.model.checkpoint import DataInterval
 from statelib.spark import FORMATS, register
+from statelib.spark.events.absent_columns import check_files_read_by_spark
 from statelib.spark.events.source_columns import events_of, no_events
 from statelib.spark.events.source_files import SourceFiles, log_left_to_spark, source_files
 from statelib.spark.events.source_open import open_part
@@ -148,4 +149,6 @@ def _read(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads: Tabl
         frame = read_table(spark, pipeline, part, reads)
     else:
         frame = open_part(spark, pipeline.name, part)
+        if frame is not None:
+            check_files_read_by_spark(part, frame)
     return None if frame is None else events_of(spark, pipeline, part, frame)

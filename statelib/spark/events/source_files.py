@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from statelib.definition.columns import as_declared, event_schema
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import InvalidRequestError, NotFoundError, RetryableError, StatelibError
+from statelib.errors import NotFoundError, RetryableError, StatelibError
 from statelib.model.types import StateType
+from statelib.spark.events.absent_columns import AT_ONCE, absent, without_columns
 from statelib.spark.events.owners import owners_of
 from statelib.spark.events.source_paths import LeftToSparkError, data_files, open_file
 from statelib.spark.events.source_types import is_read_as, spark_name
@@ -36,8 +37,6 @@ plan and start a shuffle."""
 MOST_FILES = 1000
 """The most files of a source that subtasks may read themselves. A small file costs each of them half a millisecond."""
 _BATCH_ROWS = 1 << 17
-_AT_ONCE = 8
-"""The number of footers, or of small objects of a bucket, that are read at the same time: each request takes long."""
 
 _NAMES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
@@ -107,7 +106,7 @@ def _files_of(pipeline: Pipeline, field: str, locations: Sequence[str]) -> list[
     if len(paths) > MOST_FILES:
         raise LeftToSparkError(f"{len(paths)} files")
     types = {name: type_ for name, type_ in pipeline.column_types().items() if name in source.columns}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(partial(_source_file, field, types), paths))
 
 
@@ -140,7 +139,7 @@ def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelis
     def own_of(file: SourceFile) -> list[pa.RecordBatch]:
         return [own(batch) for batch in _batches(file, columns[file.source])]
 
-    with ThreadPoolExecutor(_AT_ONCE if _are_small_objects(source.files) else 1) as pool:
+    with ThreadPoolExecutor(AT_ONCE if _are_small_objects(source.files) else 1) as pool:
         batches = [batch for part in pool.map(own_of, source.files) for batch in part]
     return pa.Table.from_batches(batches, wanted).combine_chunks()
 
@@ -189,26 +188,14 @@ def _footer_hash(file: pq.ParquetFile) -> int:
 def _source_file(field: str, types: Mapping[str, StateType], path: str) -> SourceFile:
     try:
         with pq.ParquetFile(open_file(path)) as file:
-            missing = _missing_columns(types, file.schema_arrow.names)
+            missing = absent(types, file.schema_arrow.names)
             if not missing:
                 _check_columns(types, path, file)
                 return SourceFile(field, path, file.metadata.num_rows, _footer_hash(file))
-            present = ", ".join(file.schema_arrow.names)
+            present = file.schema_arrow.names
     except (OSError, pa.ArrowException, StatelibError) as error:
         raise LeftToSparkError(f"{path}: {error}") from error
-    raise InvalidRequestError(
-        f"source file {path} has no column {', '.join(missing)}; it has {present}",
-        kind="missing-column",
-        hint=f"correct {field}.columns in the pipeline file; if some files do not have the column yet, declare the "
-        f"columns of the files in {field}.file_schema, and it is null in their events",
-    )
-
-
-def _missing_columns(types: Mapping[str, StateType], present: Sequence[str]) -> list[str]:
-    """Return the declared columns that a file does not have in any case of their letters. Spark would take nulls for
-    them if another file has them, depending on the names of the files."""
-    folded = set(map(str.lower, present))
-    return [name for name in types if name.lower() not in folded]
+    raise without_columns(field, path, missing, present)
 
 
 def _check_columns(types: Mapping[str, StateType], path: str, file: pq.ParquetFile) -> None:

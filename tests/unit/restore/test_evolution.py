@@ -11,6 +11,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import (
+    BYTES,
     DOUBLE,
     FLOAT,
     INT,
@@ -107,6 +108,18 @@ def _histogram(*bounds: float) -> StateDescriptor:
             _state(_row(x=LONG), FieldMeaning("x", "count", where="refunded")),
             AS_IS,
             "field 'x': count of events goes on as count of events where refunded",
+        ),
+        (
+            _state(_row(x=BYTES), FieldMeaning("x", "theta", "user", hashes="whole numbers")),
+            _state(_row(x=BYTES), FieldMeaning("x", "theta", "user", hashes="texts or bytes")),
+            NO,
+            "field 'x': expected theta of texts or bytes, found the hashes of whole numbers",
+        ),
+        (
+            _state(_row(x=BYTES), FieldMeaning("x", "theta", "user")),
+            _state(_row(x=BYTES), FieldMeaning("x", "theta", "user", hashes="texts or bytes")),
+            AS_IS,
+            "",
         ),
         (
             _state(_row(x=LONG), FieldMeaning("x", "sum", "miles")),
