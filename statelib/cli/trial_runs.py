@@ -1,4 +1,4 @@
-"""A trial of a pipeline: some events of its next interval are read by Spark and applied to an empty state in memory.
+"""A trial of a pipeline: some events of its newest interval are read by Spark and applied to an empty state in memory.
 
 It finds what a file alone does not show: a table, column or type that the source does not have, an expression that
 Spark refuses, a function that fails. Nothing is written."""
@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.problems import DefinitionError
+from statelib.definition.source.intervals import intervals
 from statelib.definition.source.parts import range_text
+from statelib.definition.source.ticks import Ticks
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.flows.checkpoint.next_intervals import applied_position, next_intervals
+from statelib.flows.checkpoint.next_intervals import applied_position, is_over, next_intervals
 from statelib.flows.wiring import Deployment
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
 from statelib.model.checkpoint import DataInterval
@@ -39,18 +41,12 @@ class TriedSource:
 def try_pipeline(
     spark: Any, deployment: Deployment, pipeline: Pipeline, bounds: tuple[int | None, int | None]
 ) -> tuple[list[TriedSource], list[DefinitionError]]:
-    """Try a pipeline with events of the first interval within ``bounds``, by default its next one. Return (sources that
-    were read and applied, an error for each other one)."""
+    """Try a pipeline with events of the first interval within ``bounds``, by default of its newest one that is over.
+    Return (sources that were read and applied, an error for each other one)."""
     tried: list[TriedSource] = []
     faults: list[DefinitionError] = []
     try:
-        chosen = next_intervals(deployment, pipeline, *bounds)
-        if not chosen:
-            until = "of the schedule" if bounds[1] is None else "that end by then"
-            raise InvalidRequestError(
-                f"the state has all intervals {until}", kind="bad-interval", hint="choose one of them with --start"
-            )
-        interval = chosen[0]
+        interval = _interval(deployment, pipeline, bounds)
     except StatelibError as error:
         return [], [_fault(pipeline, error)]
     for field in pipeline.inputs:
@@ -66,6 +62,24 @@ def try_pipeline(
         else:
             tried.append(TriedSource(pipeline.name, field, range_text(interval), len(events)))
     return tried, faults
+
+
+def _interval(deployment: Deployment, pipeline: Pipeline, bounds: tuple[int | None, int | None]) -> DataInterval:
+    """Return the first interval within ``bounds``. Without bounds: the next one of the pipeline, or the last one that
+    it has applied if the next one is not over.
+
+    Raises InvalidRequestError as :func:`next_intervals`."""
+    chosen = next_intervals(deployment, pipeline, *bounds)
+    if not chosen:
+        until = "of the schedule" if bounds[1] is None else "that end by then"
+        raise InvalidRequestError(
+            f"the state has all intervals {until}", kind="bad-interval", hint="choose one of them with --start"
+        )
+    schedule, applied = pipeline.cron_schedule, applied_position(deployment, pipeline).interval
+    if bounds == (None, None) and schedule is not None and applied is not None and not is_over(pipeline, chosen):
+        start_ms = Ticks(schedule.cron, schedule.zone).last_before(applied.end_ms)
+        return next(intervals(schedule, start_ms))
+    return chosen[0]
 
 
 def _events(spark: Any, deployment: Deployment, pipeline: Pipeline, interval: DataInterval, field: str) -> pa.Table:

@@ -131,11 +131,11 @@ def test_an_interval_that_is_not_over_is_refused_unless_its_events_are_complete(
     frame.write_parquet(Path(deployment.data) / f"{tomorrow}.parquet")
     file = Path(deployment.pipelines_directory) / "orders.yaml"
     file.write_text(ORDERS.replace("start: 2026-01-01", f"start: {tomorrow}") + "group: shops\n")
-    for words in (("orders",), ("--group", "shops")):
+    for words in (("orders",), ("orders", "--dry-run"), ("--group", "shops")):
         message = refused(deployment, "run", *words)
         assert f"the interval [{tomorrow}T00:00:00+00:00, " in message
         assert "is not over" in message
-    assert said(deployment, "run", "orders", "--dry-run").startswith(tomorrow)
+    assert said(deployment, "run", "orders", "--dry-run", "--assume-ready").startswith(tomorrow)
     said(deployment, "run", "orders", "--assume-ready")
     assert totals(deployment, "orders/1") == {"a": 1}
 

@@ -1,6 +1,7 @@
 """``pipelines validate --deep``: a pipeline is tried with real events, and nothing is written."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,17 @@ def test_another_interval_is_tried_if_it_is_named(deployment: Deployment) -> Non
     result = call(deployment, "pipelines", "validate", "--deep", "--start", "2026-01-02")
     assert result.exit_code == 1
     assert "column amount of" in result.output
+
+
+def test_the_last_interval_is_tried_if_the_next_one_is_not_over(deployment: Deployment, spark: SparkSession) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    yesterday = today - timedelta(days=1)
+    frame = pl.DataFrame({"shop": ["a"], "amount": [1]})
+    frame.write_parquet(f"{deployment.data}/orders/{yesterday:%Y-%m-%d}.parquet")
+    write(deployment, "current", schedule={"cron": "@daily", "start": f"{yesterday:%Y-%m-%d}"})
+    said(deployment, "run", "current", "--end", f"{today:%Y-%m-%d}")
+    answer = said(deployment, "pipelines", "validate", "current", "--deep")
+    assert f"current: 1 event of source in [{yesterday:%Y-%m-%d}T00:00:00+00:00" in answer
 
 
 def test_one_source_that_cannot_be_read_is_one_fault(deployment: Deployment) -> None:

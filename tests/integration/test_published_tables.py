@@ -18,7 +18,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.publication import range_files
 from tests.integration.shop import SALES, sales
-from tests.integration.shop_cli import refused, said
+from tests.integration.shop_cli import call, refused, said
 from tests.support.published import errors_together, feed_rows, folded, table_rows
 from tests.support.worlds import checkpoint_of, day, new_deployment
 
@@ -268,6 +268,24 @@ def test_a_target_that_is_no_storage_is_refused(deployment: Deployment) -> None:
     assert standings(deployment, deployment.pipeline("sales"))[0].error
     with pytest.raises(NotFoundError, match="sales publishes no table 'x'"):
         publish_tables(deployment, deployment.pipeline("sales"), ("x",))
+
+
+def test_the_command_shows_what_became_of_the_other_tables_if_one_fails(deployment: Deployment) -> None:
+    change_file(deployment, SALES + PUBLISH.replace("{data}/feed", "s3a://tables/feed"))
+    run(deployment, 1)
+    result = call(deployment, "publish", "sales")
+    assert (result.exit_code, "table feed is not published" in result.stderr) == (2, True)
+    (now,) = [line for line in result.stdout.splitlines() if line.split()[:1] == ["now"]]
+    assert now.split()[1:6] == ["table", "1", "1", "0", "checkpoints"]
+    answer = json.loads(call(deployment, "publish", "sales", "--json").stdout)
+    assert [(table["table"], table["checkpoint_id"]) for table in answer["tables"]] == [("feed", None), ("now", 1)]
+
+
+def test_a_pipeline_without_tables_publishes_nothing(deployment: Deployment) -> None:
+    change_file(deployment, SALES)
+    run(deployment, 1)
+    result = call(deployment, "publish", "sales")
+    assert (result.exit_code, "there is no table: the pipeline file has no `publish`" in result.stderr) == (0, True)
 
 
 def test_an_unreachable_target_is_an_error_and_keeps_the_checkpoint(deployment: Deployment, tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ def test_a_table_becomes_the_head_and_the_next_run_adds_to_it(deployment: Deploy
     assert (answer["checkpoint"]["checkpoint_id"], answer["already_completed"]) == (1, False)
     assert "seeded from" in said(deployment, "inspect", "begun/1")
     assert "begun/1 is this seed already" in said(deployment, *command, "--yes")
+    late = tuple("2126-01-05" if word == "2026-01-05" else word for word in command)
+    assert "expected no time in the future, found 2126-01-05" in refused(deployment, *late, "--dry-run")
     assert "begun has state already" in refused(deployment, *words(deployment, "totals.parquet", name="begun"), "--yes")
 
     said(deployment, "run", "begun")

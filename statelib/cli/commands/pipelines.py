@@ -90,7 +90,12 @@ def validate(
         bool, typer.Option("--strict", help="Treat warnings as faults. Use it on a host that has what the cluster has.")
     ] = False,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also read events of each pipeline's next interval with Spark, and try them.")
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also read events of each pipeline's next interval with Spark, or of its last one if the next one is "
+            "not over, and try them.",
+        ),
     ] = False,
     start: Annotated[str | None, typer.Option("--start", help="For --deep: the start of another interval.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="For --deep: its end, if there is no schedule.")] = None,

@@ -114,6 +114,7 @@ def run(
         bounds = [None if text is None else moment(text, definition.zone) for text in (start, end)]
         with wiring.planning_deployment() as planner:
             chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
+        check_over(definition, chosen, assume_ready=assume_ready)
         results: Results = []
         if not dry_run:
             spark = (master, conf)
@@ -141,7 +142,6 @@ def _applied(
     if not intervals:
         publish_tables(deployment, pipeline)
         return []
-    check_over(pipeline, intervals, assume_ready=assume_ready)
     require_for_runs([pipeline])
     results: Results = []
     try:

@@ -10,7 +10,7 @@ from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import Continuation, as_own, continuation
-from statelib.flows.wiring import Deployment
+from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.moments import moment_of
@@ -21,9 +21,15 @@ def seed_interval(pipeline: Pipeline, until_ms: int) -> DataInterval:
     """Return the data interval of a seed that has all events before ``until_ms``: it begins in 1970.
 
     Raises InvalidRequestError (``bad-interval``, ``bad-cron``) if no interval of the schedule begins at
-    ``until_ms``."""
+    ``until_ms``, or if it is in the future: the events that are still to come would never be applied."""
     if until_ms <= 0:
         raise InvalidRequestError("the time until which the state has events: expected after 1970", kind="bad-interval")
+    if until_ms > now_ms():
+        raise InvalidRequestError(
+            f"the time until which the state has events: expected no time in the future, found {moment_of(until_ms)}",
+            kind="bad-interval",
+            hint="name the end of the events in the table; the next run applies those that come after it",
+        )
     if pipeline.cron_schedule is not None:
         next(iter(intervals(pipeline.cron_schedule, until_ms)))
     return DataInterval(0, until_ms)
