@@ -19,6 +19,8 @@ from statelib.model.checkpoint import DataInterval
 FILES = 2
 """The number of files per batch, hence of tasks that read it."""
 PARALLELISM = 2
+MINUTES = 1440
+"""The number of values of the column ``minute``."""
 _FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 _FIELDS = """
       events: {agg: count}
@@ -69,7 +71,8 @@ def write_batches(
     there are no ties for ``last``. ``keys``: the number of possible keys, by default the number of events; the first
     round uses all of them, the others a part ``touched`` of them. ``skew``: an exponent above 0 puts most events on
     few keys. ``texts``: the number of texts for each key; by default, a key has one of its own.
-    ``more_types``: amounts and times are written again, as decimals and timestamps."""
+    ``more_types``: amounts and times are written again, as decimals and timestamps, and the times as minutes of
+    a day."""
     keys = keys or events
     for number in range(first, rounds):
         reach = keys if number == 0 else max(int(keys * touched), 1)
@@ -89,6 +92,7 @@ def write_batches(
             }
             if more_types:
                 columns["price"] = pa.array(amounts).cast(pa.decimal128(18, 2))
+                columns["minute"] = pa.array((columns["ts"].to_numpy() % MINUTES).astype(np.int16))
                 columns["at"] = columns["ts"].cast(pa.timestamp("ms", "UTC"))
             pq.write_table(pa.table(columns), directory / f"{file}.parquet")
 
