@@ -7,6 +7,10 @@ import pytest
 
 from statelib.cli.answers import ANSWERS
 from statelib.flows.checkpoint.steps import begin
+from statelib.flows.cleanup.explanation import why
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.without_file import discard
+from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
@@ -88,6 +92,18 @@ def test_the_state_under_the_earlier_name_is_kept_until_the_renamed_pipeline_has
         PipelineName("count"), CheckpointId(deployment.catalog().head(PipelineName("count")).head or 0)
     )
     assert verify_at(head.directory, own=True).problems == ()
+
+
+def test_a_snapshot_that_the_renamed_pipeline_continues_from_is_no_orphan(deployment: Deployment) -> None:
+    text = file_of(deployment).read_text()
+    file_of(deployment).unlink()
+    file_of(deployment, "zeta").write_text(text.replace("name: tally", "name: zeta\nrenamed_from: [tally]"))
+    head = head_after_renaming(deployment, deployment.pipeline("zeta"), "test")
+    assert (head.head, discard(deployment, NAME, "test").checkpoints) == (1, (1, 2, 3, 4))
+    assert [found.files for found in orphans(deployment, dry_run=False)] == [(), ()]
+    directory = deployment.catalog().get(PipelineName("zeta"), CheckpointId(1)).directory
+    assert why(deployment, f"{directory}/_metadata").needed_by == ("zeta/1",), "tally/4 is in the same directory"
+    checkpoint_of(deployment, "zeta", 5, events(5))
 
 
 def test_files_that_a_fork_needs_are_kept(deployment: Deployment) -> None:

@@ -11,6 +11,8 @@ from statelib.model.ids import ATTEMPT_PREFIX, CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, Owner
 
 _ENDED = ("WON", "LOST", "ABORTED")
+_OVER = (CheckpointState.ABORTED, CheckpointState.DELETED)
+_LIVING = (CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,29 @@ def catalog_records(connection: Connection, pipeline: PipelineName) -> CatalogRe
     for attempt_row in connection.execute(select(ATTEMPT).where(ATTEMPT.c.pipeline == pipeline)).all():
         checked(ATTEMPT, attempt_row)
     attempts = [(str(a), state) for a, state in connection.execute(select(ATTEMPT.c.attempt, ATTEMPT.c.state)).all()]
-    rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.pipeline == pipeline)).all()
-    checkpoints = [checked(CHECKPOINT, row) for row in rows]
     return CatalogRecords(
         files=frozenset(files),
         open_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state not in _ENDED),
         ended_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state in _ENDED),
-        checkpoints={
-            v["directory"].rstrip("/"): (CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"]))
-            for v in checkpoints
-        },
+        checkpoints=_by_directory(connection, pipeline),
     )
+
+
+def _by_directory(connection: Connection, pipeline: PipelineName) -> dict[str, tuple[CheckpointId, CheckpointState]]:
+    """Return id and state of the checkpoint in each of the pipeline's directories. A snapshot that was restored by its
+    path has two rows: if one of them has ended, the other one, of any pipeline, still needs the snapshot."""
+    c, has_ended = CHECKPOINT.c, CHECKPOINT.c.state.in_(_OVER)
+    own = connection.execute(select(CHECKPOINT).where(c.pipeline == pipeline).order_by(has_ended)).all()
+    by_directory: dict[str, tuple[CheckpointId, CheckpointState]] = {}
+    for values in (checked(CHECKPOINT, row) for row in own):
+        found = CheckpointId(values["checkpoint_id"]), CheckpointState(values["state"])
+        by_directory.setdefault(values["directory"].rstrip("/"), found)
+    others = select(c.directory, c.checkpoint_id, c.state).where(c.pipeline != pipeline, c.state.in_(_LIVING))
+    for directory, number, state in connection.execute(others).all():
+        place = str(directory).rstrip("/")
+        if place in by_directory and by_directory[place][1] in _OVER:
+            by_directory[place] = CheckpointId(number), CheckpointState(state)
+    return by_directory
 
 
 def file_facts(connection: Connection, uri: str) -> FileFacts | None:

@@ -1,5 +1,6 @@
 """The explanation of one file: which checkpoints need it, and what cleanup will do with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from statelib.catalog.tables.storage_facts import FileFacts
@@ -9,7 +10,7 @@ from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.cleanup.orphans import DEFAULT_GRACE_MS, survey
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import number_of
-from statelib.model.record import CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.storage.names import METADATA_NAME
 from statelib.storage.registry import PLACES
 
@@ -39,12 +40,18 @@ def why(deployment: Deployment, file: str) -> Why:
     if not owners:
         troubles.check()
     if last == METADATA_NAME and owners:
-        record = owners[0]
-        name = f"{record.pipeline}/{record.checkpoint_id}"
-        alive = record.state in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
-        explanation = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
-        return Why(uri, record.state, record.owner, name, (name,) if alive else (), explanation)
+        return _of_metadata(uri, owners)
     return _of_listed(deployment, uri)
+
+
+def _of_metadata(uri: str, owners: Sequence[CheckpointRecord]) -> Why:
+    """Return the explanation of a ``_metadata``. ``owners``: the checkpoints and savepoints in its directory; there are
+    several if the snapshot was restored by its path."""
+    alive = [r for r in owners if r.state in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)]
+    record, needed = (alive or owners)[0], tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in alive)
+    name = f"{record.pipeline}/{record.checkpoint_id}"
+    explanation = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
+    return Why(uri, record.state, record.owner, name, needed, explanation)
 
 
 def _of_recorded(facts: FileFacts) -> Why:
