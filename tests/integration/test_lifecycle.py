@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.flows.checkpoint.declining import declining
 from statelib.flows.checkpoint.publishing import publish
@@ -210,6 +211,27 @@ def test_a_discarded_pipeline_starts_without_state_only_on_request(deployment: D
     assert retire(deployment)[0].checkpoints == (), "and nothing is removed twice"
     assert "runs, it has no head" in said(deployment, "pipelines", "resume", "tally", "--from-nothing")
     checkpoint_of(deployment, "tally", 1, events(1))
+
+
+def renamed(deployment: Deployment, more: str = "") -> Pipeline:
+    """Give the pipeline the name ``count``, with other settings, and return it."""
+    text = TALLY_FILE.replace("name: tally", "name: count\nrenamed_from: [tally]") + more
+    (Path(deployment.pipelines_directory) / "tally.yaml").unlink(missing_ok=True)
+    (Path(deployment.pipelines_directory) / "count.yaml").write_text(text)
+    return deployment.pipeline("count")
+
+
+def test_a_renamed_pipeline_without_state_does_not_begin_with_that_of_its_former_name(deployment: Deployment) -> None:
+    days(deployment, 1, 2)
+    renamed(deployment)
+    checkpoint_of(deployment, "count", 3, events(3))
+    name, catalog = PipelineName("count"), deployment.catalog()
+    suspension.cancel(deployment, name, "test")
+    head = catalog.head(name)
+    assert head.head is not None
+    catalog.cleanup.subsume(name, [head.head], head.epoch, terminated=True)
+    suspension.resume(deployment, name, "test", from_nothing=True)
+    assert catalog.get(name, checkpoint_of(deployment, "count", 4, events(4))).base is None
 
 
 def test_a_finished_schedule_ends_the_pipeline(deployment: Deployment) -> None:

@@ -1,10 +1,11 @@
 """Continue the state of a pipeline after it was renamed in its file."""
 
+from statelib.coordinator.checkpoint_lifecycle import is_committed
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
-from statelib.model.record import ClaimMode, PipelineHead
+from statelib.model.record import ClaimMode, Owner, PipelineHead
 
 
 def head_after_renaming(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead:
@@ -14,15 +15,23 @@ def head_after_renaming(deployment: Deployment, pipeline: Pipeline, owner: str) 
     return head if head.head is not None else _take_over(deployment, pipeline, owner) or head
 
 
+def former_head(deployment: Deployment, pipeline: Pipeline) -> PipelineHead | None:
+    """Return the head of a former name that the next run continues from. None if no former name has a head, or if the
+    pipeline has, or ever had, a checkpoint of its own: one whose state was deleted does not begin with an older one."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    own = (record for record in catalog.list(name) if record.owner is Owner.SYSTEM)
+    if catalog.head(name).head is not None or any(map(is_committed, own)):
+        return None
+    heads = (catalog.head(PipelineName(former)) for former in pipeline.renamed_from)
+    return next((head for head in heads if head.head is not None), None)
+
+
 def _take_over(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead | None:
-    """Make the head of the pipeline's former name its head, and return it; None if no former name has a head. It is
-    restored from its path in claim mode NO_CLAIM, so that its files still belong to the former name."""
-    catalog = deployment.catalog()
-    for name in pipeline.renamed_from:
-        former = catalog.head(PipelineName(name))
-        if former.head is not None:
-            directory = catalog.get(former.pipeline, former.head).directory
-            parallelism = former.parallelism or pipeline.parallelism
-            plan = plan_restore(deployment, pipeline, directory, parallelism, ClaimMode.NO_CLAIM)
-            return apply_restore(deployment, pipeline, plan, owner)
-    return None
+    """Make the :func:`former_head` the pipeline's head, and return it; None if there is none. It is restored from its
+    path in claim mode NO_CLAIM, so that its files still belong to the former name."""
+    former = former_head(deployment, pipeline)
+    if former is None or former.head is None:
+        return None
+    directory = deployment.catalog().get(former.pipeline, former.head).directory
+    plan = plan_restore(deployment, pipeline, directory, former.parallelism or pipeline.parallelism, ClaimMode.NO_CLAIM)
+    return apply_restore(deployment, pipeline, plan, owner)
