@@ -8,6 +8,7 @@ import pytest
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.flows.checkpoint.declining import declining
+from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, register
@@ -232,6 +233,17 @@ def test_a_renamed_pipeline_without_state_does_not_begin_with_that_of_its_former
     catalog.cleanup.subsume(name, [head.head], head.epoch, terminated=True)
     suspension.resume(deployment, name, "test", from_nothing=True)
     assert catalog.get(name, checkpoint_of(deployment, "count", 4, events(4))).base is None
+
+
+def test_the_first_run_after_a_renaming_begins_where_the_state_ends(deployment: Deployment) -> None:
+    days(deployment, 1, 2)
+    pipeline = renamed(deployment, 'schedule: {cron: "@daily", start: 2013-01-01}\n')
+    assert next_intervals(deployment, pipeline, None, None) == [day(3)]
+    former = deployment.catalog().head(TALLY)
+    deployment.catalog().cleanup.subsume(TALLY, [CheckpointId(2)], former.epoch, terminated=True)
+    with pytest.raises(InvalidRequestError) as refusal:
+        next_intervals(deployment, pipeline, None, None)
+    assert refusal.value.kind == "state-discarded"
 
 
 def test_a_finished_schedule_ends_the_pipeline(deployment: Deployment) -> None:

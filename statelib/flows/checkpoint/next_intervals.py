@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Sequence
 
+from statelib.catalog.commit.admission import discarded
 from statelib.definition.parts.model import Schedule
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import first_intervals, intervals
 from statelib.definition.source.parts import range_text
 from statelib.errors import InvalidRequestError, RetryableError
+from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
 from statelib.model.ids import PipelineName
 from statelib.model.moments import epoch_ms
+from statelib.model.record import CheckpointState
 
 
 def next_intervals(
@@ -79,12 +82,16 @@ def is_over(pipeline: Pipeline, chosen: Sequence[DataInterval], clock: Callable[
 
 
 def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePosition:
-    """Return the position of the pipeline's head, :data:`NOTHING_APPLIED` if there is no state."""
+    """Return the position of the pipeline's head, or of that of a former name from which the next run continues;
+    :data:`NOTHING_APPLIED` if there is no state. Raises InvalidRequestError (``state-discarded``)."""
     catalog = deployment.catalog()
-    head = catalog.head(PipelineName(pipeline.name)).head
-    if head is None:
+    head = former_head(deployment, pipeline) or catalog.head(PipelineName(pipeline.name))
+    if head.head is None:
         return NOTHING_APPLIED
-    return deployment.open(catalog.get(PipelineName(pipeline.name), head)).position() or NOTHING_APPLIED
+    record = catalog.get(head.pipeline, head.head)
+    if record.state is not CheckpointState.COMPLETED:
+        raise discarded(head)
+    return deployment.open(record).position() or NOTHING_APPLIED
 
 
 def end_of_state(deployment: Deployment, pipeline: Pipeline) -> int | None:
