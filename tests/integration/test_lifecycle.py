@@ -12,7 +12,7 @@ from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, register
-from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.lifecycle import suspension
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -244,6 +244,17 @@ def test_the_first_run_after_a_renaming_begins_where_the_state_ends(deployment: 
     with pytest.raises(InvalidRequestError) as refusal:
         next_intervals(deployment, pipeline, None, None)
     assert refusal.value.kind == "state-discarded"
+
+
+def test_a_snapshot_is_restored_by_its_path_again_after_its_second_row_was_disposed_of(deployment: Deployment) -> None:
+    days(deployment, 1, 2)
+    pipeline, catalog = renamed(deployment), deployment.catalog()
+    directory = catalog.get(TALLY, CheckpointId(2)).directory
+    checkpoint_of(deployment, "count", 3, events(3))
+    dispose(deployment, PipelineName("count"), CheckpointId(1))
+    plan = plan_restore(deployment, pipeline, directory, None, ClaimMode.NO_CLAIM)
+    assert apply_restore(deployment, pipeline, plan, "test").head == 3
+    checkpoint_of(deployment, "count", 3, events(3))
 
 
 def test_a_finished_schedule_ends_the_pipeline(deployment: Deployment) -> None:

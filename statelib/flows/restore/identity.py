@@ -25,6 +25,8 @@ def row_of(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -
         r for name in (pipeline, writer) for r in deployment.catalog().list(name) if r.directory.rstrip("/") == place
     ]
     if named or opened.manifest is None:
+        # Of several rows, one that was deleted says nothing: the snapshot is still there for another one.
+        named.sort(key=lambda r: r.state is not CheckpointState.COMPLETED)
         return named[0] if named else None
     records = deployment.catalog().cleanup.of_attempt(opened.manifest.attempt)
     first = (pipeline, writer)
