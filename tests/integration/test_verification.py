@@ -5,12 +5,16 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.views.inspection import completed
 from statelib.flows.views.verification import VerifiedPipeline, verify_pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.garbage import days, tally
 from tests.integration.shop import open_shop
+from tests.integration.shop_cli import said
 
 SALES = PipelineName("sales")
 
@@ -75,6 +79,23 @@ def test_a_checkpoint_without_metadata_is_one_problem_and_the_others_are_verifie
     flip(files(deployment, 1)[0])
     problems = verify_pipeline(deployment, SALES).problems
     assert sorted(p.split(":")[0] for p in problems) == ["checkpoint sales/1", "checkpoint sales/2"]
+
+
+@pytest.mark.parametrize("room", ["statelib.flows.views.verification", "statelib.cli.commands.reading.verifying"])
+def test_a_checkpoint_that_is_deleted_meanwhile_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: str
+) -> None:
+    deployment = tally(tmp_path)
+    days(deployment, 1, 4)
+    records = completed(deployment, PipelineName("tally"))
+    retire(deployment)
+    collect_garbage(deployment)
+    monkeypatch.setattr(f"{room}.completed", lambda *_: records)
+    if room.endswith("verifying"):
+        assert len(said(deployment, "verify", "-p", "tally").splitlines()) == 2
+    else:
+        found = verify_pipeline(deployment, "tally")
+        assert (found.checkpoints, found.problems) == (2, ())
 
 
 def test_an_invalid_subset_and_an_unknown_pipeline_are_refused(deployment: Deployment) -> None:

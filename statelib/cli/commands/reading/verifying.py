@@ -19,8 +19,10 @@ from statelib.errors import InvalidRequestError
 from statelib.flows import wiring
 from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.views.inspection import check_pipeline, completed, stored_record
+from statelib.flows.views.verification import is_deleted
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount, plural
+from statelib.model.record import CheckpointRecord
 from statelib.model.types import StateType
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.sampling import Sample, sample, seed_of
@@ -103,8 +105,8 @@ def _verify_all(
             f"both the snapshot {snapshot} and the pipeline {pipeline} are given: expected one of them",
             kind="bad-target",
         )
-    path = path_of(snapshot) if snapshot else ""
-    verifier = reading.verifier(set())
+    path, seen = path_of(snapshot) if snapshot else "", set[str]()
+    verifier = reading.verifier(seen)
     if path:
         result = verify_at(
             path, own=False, read_data=reading.data, verified=verifier, storage_root=wiring.storage_root(),
@@ -115,31 +117,36 @@ def _verify_all(
         raise InvalidRequestError("--relocate goes with the path of one snapshot", kind="bad-relocation")
     deployment = wiring.begun_deployment()
     troubles = Troubles()
-    directories = _directories(deployment, snapshot, pipeline, troubles)
+    records = _records(deployment, snapshot, pipeline, troubles)
     unread = [Verification(trouble.pipeline, 0, 0, None, (trouble.message,)) for trouble in troubles.in_order()]
-    if not directories:
+    if not records:
         troubles.check()
     results = []
-    with ProgressBar(len(directories)) as progress:
-        for directory in directories:
-            progress.next_piece(f"verifying {directory}")
-            results.append(
-                verify_at(
-                    directory, own=True, read_data=reading.data, verified=verifier, scratch=deployment.scratch(),
-                    storage_root=deployment.storage_root,
-                )
+    with ProgressBar(len(records)) as progress:
+        for record in records:
+            progress.next_piece(f"verifying {record.directory}")
+            before = frozenset(seen)
+            result = verify_at(
+                record.directory, own=True, read_data=reading.data, verified=verifier, scratch=deployment.scratch(),
+                storage_root=deployment.storage_root,
             )  # fmt: skip
+            if result.problems and not snapshot and is_deleted(deployment, record):
+                seen.intersection_update(before)
+                continue
+            results.append(result)
     return unread + results
 
 
-def _directories(deployment: Deployment, snapshot: str | None, pipeline: str | None, troubles: Troubles) -> list[str]:
-    """Return the directories of the snapshots to verify, oldest first per pipeline."""
+def _records(
+    deployment: Deployment, snapshot: str | None, pipeline: str | None, troubles: Troubles
+) -> list[CheckpointRecord]:
+    """Return the records of the snapshots to verify, oldest first per pipeline."""
     if snapshot:
         with explained_as_id(snapshot):
-            return [stored_record(deployment, snapshot).directory]
+            return [stored_record(deployment, snapshot)]
     names = [check_pipeline(deployment, pipeline)] if pipeline else deployment.catalog().pipelines()
     records = troubles.each(names, lambda name: completed(deployment, name))
-    return [record.directory for of_pipeline in records for record in reversed(of_pipeline)]
+    return [record for of_pipeline in records for record in reversed(of_pipeline)]
 
 
 def _view(results: list[Verification], subset: str | None, seed: str | None) -> Iterator[Block]:
