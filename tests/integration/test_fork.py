@@ -13,6 +13,7 @@ from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.savepoint.fork import fork
+from statelib.flows.savepoint.forked_metadata import forked as forked_metadata
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
@@ -20,6 +21,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification import verify_at
+from statelib.storage.registry import new_attempt
 from tests.integration.garbage import needed, stored
 from tests.integration.shop_cli import refused, said
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
@@ -242,6 +244,17 @@ def test_a_fork_can_be_made_on_the_command_line(deployment: Deployment) -> None:
     said(deployment, "verify", "-p", "branch")
     assert "fork of trunk/2" in said(deployment, "checkpoints", "show", "branch/1")
     said(deployment, "checkpoints", "diff", "trunk/2", "branch/1")
+
+
+def test_a_fork_of_a_correction_corrects_nothing_itself(deployment: Deployment) -> None:
+    write(deployment, "trunk", "heap", "canonical")
+    days(deployment, "trunk", 1, 2)
+    record = deployment.catalog().get(PipelineName("trunk"), CheckpointId(2))
+    source = deployment.open(record)
+    assert source.manifest is not None
+    corrected = replace(source, manifest=replace(source.manifest, mends=day(1)))
+    _, manifest = forked_metadata(corrected, record, new_attempt(), None)
+    assert (manifest.mends, manifest.position.interval) == (None, day(2))
 
 
 def test_a_fork_of_a_damaged_snapshot_fails_and_leaves_nothing(deployment: Deployment) -> None:

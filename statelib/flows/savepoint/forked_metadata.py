@@ -65,6 +65,7 @@ def forked(
         restored_from=(),
         restores=(),
         uid=operator.uid,
+        mends=None,
     )
     return CheckpointMetadata(record.checkpoint_id, (operator,)), manifest
 
