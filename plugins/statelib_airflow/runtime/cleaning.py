@@ -56,7 +56,7 @@ def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, i
     for each in collected:
         log.info("%s: %d files, %d bytes deleted", each.pipeline, len(each.files), each.size_bytes)
         for uri in each.refused:
-            log.warning("%s: left alone, it lies outside the checkpoint storage: %s", each.pipeline, uri)
+            log.warning("%s: left alone, its place is not that of a file of the pipeline: %s", each.pipeline, uri)
     _end_in_trouble(troubles)
     return {each.pipeline: {"files": len(each.files), "bytes": each.size_bytes} for each in collected}
 

@@ -234,10 +234,14 @@ def _collected_block(collected: Sequence[garbage.CollectedGarbage], dry_run: boo
 
 
 def _end_if_refused(collected: Sequence[garbage.CollectedGarbage]) -> None:
-    """Print a note per file that the catalog condemned but that gc may not delete, because it is outside the
-    checkpoint storage. End the command with exit status 1 if there is one."""
-    refused = [uri for c in collected for uri in c.refused]
-    show(Note(f"left alone, it lies outside the checkpoint storage: {uri}") for uri in refused)
+    """Print a note per file that nothing needs but that gc may not delete, because neither its name nor its directory
+    shows that it is the pipeline's. End the command with exit status 1 if there is one."""
+    refused = [
+        f"{c.pipeline}: left alone, its place is not that of a file of the pipeline: {uri}"
+        for c in collected
+        for uri in c.refused
+    ]
+    show(map(Note, refused))
     if refused:
         raise typer.Exit(1)
 
