@@ -94,8 +94,8 @@ def test_a_checkpoint_that_is_deleted_meanwhile_is_not_damaged(
     if room.endswith("verifying"):
         assert len(said(deployment, "verify", "-p", "tally").splitlines()) == 2
     else:
-        found = verify_pipeline(deployment, "tally")
-        assert (found.checkpoints, found.problems) == (2, ())
+        result = verify_pipeline(deployment, "tally")
+        assert (result.checkpoints, result.problems) == (2, ())
 
 
 def test_an_invalid_subset_and_an_unknown_pipeline_are_refused(deployment: Deployment) -> None:

@@ -100,7 +100,7 @@ def test_a_snapshot_that_the_renamed_pipeline_continues_from_is_no_orphan(deploy
     file_of(deployment, "zeta").write_text(text.replace("name: tally", "name: zeta\nrenamed_from: [tally]"))
     head = head_after_renaming(deployment, deployment.pipeline("zeta"), "test")
     assert (head.head, discard(deployment, NAME, "test").checkpoints) == (1, (1, 2, 3, 4))
-    assert [found.files for found in orphans(deployment, dry_run=False)] == [(), ()]
+    assert [swept.files for swept in orphans(deployment, dry_run=False)] == [(), ()]
     directory = deployment.catalog().get(PipelineName("zeta"), CheckpointId(1)).directory
     assert why(deployment, f"{directory}/_metadata").needed_by == ("zeta/1",), "tally/4 is in the same directory"
     checkpoint_of(deployment, "zeta", 5, events(5))

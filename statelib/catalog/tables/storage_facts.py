@@ -62,8 +62,8 @@ def _by_directory(connection: Connection, pipeline: PipelineName) -> dict[str, t
     own = connection.execute(select(CHECKPOINT).where(c.pipeline == pipeline).order_by(has_ended)).all()
     by_directory: dict[str, tuple[CheckpointId, CheckpointState]] = {}
     for values in (checked(CHECKPOINT, row) for row in own):
-        found = CheckpointId(values["checkpoint_id"]), CheckpointState(values["state"])
-        by_directory.setdefault(values["directory"].rstrip("/"), found)
+        checkpoint = CheckpointId(values["checkpoint_id"]), CheckpointState(values["state"])
+        by_directory.setdefault(values["directory"].rstrip("/"), checkpoint)
     others = select(c.directory, c.checkpoint_id, c.state).where(c.pipeline != pipeline, c.state.in_(_LIVING))
     for directory, number, state in connection.execute(others).all():
         place = str(directory).rstrip("/")
