@@ -16,6 +16,7 @@ from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.lifecycle import suspension
 from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.validation import state_effects
 from statelib.flows.wiring import Deployment
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
@@ -232,6 +233,7 @@ def test_a_renamed_pipeline_without_state_does_not_begin_with_that_of_its_former
     assert head.head is not None
     catalog.cleanup.subsume(name, [head.head], head.epoch, terminated=True)
     suspension.resume(deployment, name, "test", from_nothing=True)
+    assert state_effects(deployment, [deployment.pipeline(name)]) == ([], [])
     assert catalog.get(name, checkpoint_of(deployment, "count", 4, events(4))).base is None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.problems import DefinitionError
 from statelib.errors import StatelibError
+from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
@@ -31,11 +32,9 @@ def state_effects(
     catalog = deployment.existing_catalog()
     effects, faults = [], []
     for pipeline in pipelines:
-        names = (pipeline.name, *pipeline.renamed_from)
         try:
-            heads = [catalog.head(PipelineName(name)) for name in names]
-            head = next((head for head in heads if head.head is not None), heads[0])
-            continued = continued_head(deployment, pipeline, head)
+            own = catalog.head(PipelineName(pipeline.name))
+            continued = continued_head(deployment, pipeline, former_head(deployment, pipeline) or own)
             if continued is not None:
                 effects.append(StateEffects(pipeline.name, continued.resolutions(), continued.non_restored()))
         except StatelibError as error:
