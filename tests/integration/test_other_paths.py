@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import ConflictError, InvalidRequestError
+from statelib.flows.checkpoint.steps import abort
 from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
@@ -143,6 +145,20 @@ def test_a_savepoint_is_not_disposed_of_under_its_other_path(deployment: Deploym
     assert broken(deployment) == []
     dispose(deployment, TALLY, saved.checkpoint_id)
     assert deployment.remover().list_files(saved.directory) == []
+
+
+def test_the_savepoint_of_another_deployment_is_no_orphan(deployment: Deployment, tmp_path: Path) -> None:
+    """Both deployments write savepoints to one place, and the aborted one had the same number."""
+    other, target = tally(tmp_path / "other"), str(tmp_path / "backups")
+    days(deployment, 1, 1)
+    days(other, 1, 1)
+    pipeline = deployment.pipeline("tally")
+    begun = begin_savepoint(deployment, pipeline, format="canonical", target=target, note="", owner="test", key="k")
+    abort(deployment, "tally", begun.checkpoint_id, "test")
+    saved = other.catalog().get(TALLY, CheckpointId(save(other, "k", target)))
+    (swept,) = orphans(deployment, dry_run=False, grace_ms=0, force=True)
+    assert (swept.files, len(swept.foreign)) == ((), 3)
+    assert verify_at(saved.directory, own=True).problems == ()
 
 
 def test_different_spellings_of_a_path_are_one_place(tmp_path: Path) -> None:

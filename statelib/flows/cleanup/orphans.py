@@ -2,18 +2,18 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from statelib.coordinator.orphans import REMOVABLE, ClassifiedFile, Listed, Verdict, classify
+from statelib.coordinator.orphans import REMOVABLE, CatalogRecords, ClassifiedFile, Listed, Verdict, classify
 from statelib.crash_points import crash_point
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.cleanup.garbage import Point, is_savepoint_named_by_us
 from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import ATTEMPT_PREFIX, CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from statelib.storage.names import (
     METADATA_NAME,
@@ -23,6 +23,7 @@ from statelib.storage.names import (
     savepoint_directory,
 )
 from statelib.storage.ports.removal import CheckpointRemover
+from statelib.storage.registry import PLACES
 
 HOUR_MS = 3_600_000
 
@@ -144,7 +145,40 @@ def survey(
     reached_ms = now_ms() if looks_only else _storage_now_ms(remover, listed)
     if reached_ms is None:
         return ()
-    return classify(list(listed.values()), catalog.cleanup.records(name), reached_ms, grace_ms)
+    records = catalog.cleanup.records(name)
+    classified = classify(list(listed.values()), records, reached_ms, grace_ms)
+    others = {_directory_of(each) for each in classified if _is_of_others(deployment, each, records)}
+    return tuple(
+        replace(each, verdict=Verdict.FOREIGN)
+        if _directory_of(each) in others and (_is_metadata(each) or each.verdict in _UNKNOWN)
+        else each
+        for each in classified
+    )
+
+
+_UNKNOWN = (Verdict.YOUNG, Verdict.UNKNOWN_ATTEMPT)
+
+
+def _directory_of(each: ClassifiedFile) -> str:
+    return each.file.uri.rpartition("/")[0]
+
+
+def _is_metadata(each: ClassifiedFile) -> bool:
+    return each.file.uri.endswith(f"/{METADATA_NAME}")
+
+
+def _is_of_others(deployment: Deployment, each: ClassifiedFile, records: CatalogRecords) -> bool:
+    """Return whether an unneeded ``_metadata`` is of another deployment's savepoint: in a place that users chose, its
+    savepoint of the same name and number may have got the directory in which an aborted one of ours was begun."""
+    if each.verdict is not Verdict.ORPHAN or not _is_metadata(each):
+        return False
+    if PLACES.is_below(each.file.uri, (deployment.root_uri(),)):
+        return False
+    try:
+        manifest = deployment.open_at(_directory_of(each)).manifest
+    except (CorruptStateError, NotFoundError):
+        return False
+    return manifest is None or manifest.attempt[:ATTEMPT_PREFIX] not in records.ended_attempts
 
 
 def _storage_now_ms(remover: CheckpointRemover, listed: Iterable[str]) -> int | None:
