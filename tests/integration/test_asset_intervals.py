@@ -6,10 +6,11 @@ import pytest
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.asset_intervals import AssetUpdate, interval_of_updates
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from tests.integration.shop import SALES, sales
-from tests.support.worlds import checkpoint_of, day, new_deployment
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 HOUR_MS = 3_600_000
 
@@ -45,6 +46,19 @@ def test_updates_that_name_intervals_are_applied_together(deployment: Deployment
     checkpoint_of(deployment, "sales", 1, sales(0))
     assert chosen(deployment, *naming(1)) is None
     assert chosen(deployment, *naming(1, 2, 2)) == day(2)
+
+
+def test_an_update_that_comes_again_for_a_part_of_what_the_state_has_changes_nothing(deployment: Deployment) -> None:
+    joined = DataInterval(day(1).start_ms, day(2).end_ms)
+    pipeline = deployment.pipeline("sales")
+    begun = begin(deployment, pipeline, joined, "test")
+    publish_here(deployment, pipeline, begun.checkpoint_id, sales(0))
+    register(deployment, pipeline, begun.checkpoint_id)
+    checkpoint_of(deployment, "sales", 3, sales(0))
+    assert chosen(deployment, *naming(1)) is None
+    assert chosen(deployment, AssetUpdate(0, DataInterval(day(2).start_ms, day(3).end_ms))) is None
+    assert chosen(deployment, *naming(2, 4)) == day(4)
+    assert chosen(deployment, *naming(1), on_gap="allow") == day(1), "begin refuses it: nobody may have named it"
 
 
 def test_updates_that_leave_time_out_are_refused(deployment: Deployment) -> None:

@@ -1,6 +1,6 @@
 """The data interval of a run that updates of an asset started."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from statelib.definition.pipeline import Pipeline
@@ -40,9 +40,35 @@ def interval_of_updates(
             kind="bad-interval",
             hint="give each update an extra with start and end, or a partition",
         )
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
-    new = [each for each in named if catalog.applied(name, each) is None]
+    new = _not_applied(deployment, pipeline, named)
     return _range(pipeline, new) if new else None
+
+
+def _not_applied(deployment: Deployment, pipeline: Pipeline, named: Sequence[DataInterval]) -> list[DataInterval]:
+    """Return the intervals that the state does not have, neither as they are nor as parts of what it has.
+
+    If gaps are allowed, a part is not enough: an interval of several updates may have times that none of them named."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    head = catalog.head(name).head
+    records = catalog.lineage(name, head) if head is not None else []
+    applied = {record.interval for record in records if record.interval is not None}
+    ranges = [] if pipeline.on_gap == "allow" else _joined(applied)
+    return [
+        each
+        for each in named
+        if each not in applied
+        and not any(one.start_ms <= each.start_ms and each.end_ms <= one.end_ms for one in ranges)
+    ]
+
+
+def _joined(intervals: Iterable[DataInterval]) -> list[DataInterval]:
+    """Return the ranges of intervals that follow each other."""
+    ranges: list[DataInterval] = []
+    for each in sorted(intervals, key=lambda one: one.start_ms):
+        if ranges and each.start_ms <= ranges[-1].end_ms:
+            each = DataInterval(ranges.pop().start_ms, each.end_ms)  # noqa: PLW2901
+        ranges.append(each)
+    return ranges
 
 
 def _until(deployment: Deployment, pipeline: Pipeline, end_ms: int) -> DataInterval | None:
