@@ -87,20 +87,24 @@ class ReplayOperator(BaseSensorOperator):
             raise AirflowSkipException("nobody asked for a replay: clear the runs after the restored one, or backfill")
         since = context["ti"].get_first_reschedule_date(context) or datetime.now(UTC)
         start_ms = _plan(context).replay_from_ms
-        for run in reversed(list(self._runs(start_ms or 0))):
+        for run in sorted(self._runs(start_ms or 0), key=_by_interval):
             if not self._is_applied(run):
                 self._run_again(run, since)
                 return False
         return True
 
     def _runs(self, start_ms: int) -> Iterator[PastRun]:
-        """Yield the runs of intervals that start at ``start_ms`` or later, newest first."""
+        """Yield the runs of intervals that start at ``start_ms`` or later.
+
+        Runs come by logical date. That of a run that was triggered by hand is later than its interval, so that runs
+        of later intervals may come after it."""
         for run in airflow_internals.runs_newest_first(self.checkpoint_dag):
             if run.data_interval_start is None or run.data_interval_end is None:
                 continue
-            if epoch_ms(run.data_interval_start) < start_ms:
+            if epoch_ms(run.data_interval_start) >= start_ms:
+                yield run
+            elif run.logical_date is not None and epoch_ms(run.logical_date) < start_ms:
                 return
-            yield run
 
     def _is_applied(self, run: PastRun) -> bool:
         from statelib.model.checkpoint import DataInterval
@@ -124,6 +128,10 @@ class ReplayOperator(BaseSensorOperator):
         else:
             log.info("running %s again", run.run_id)
             airflow_internals.run_again(run)
+
+
+def _by_interval(run: PastRun) -> tuple[Any, ...]:
+    return run.data_interval_start, run.data_interval_end, run.logical_date
 
 
 def _plan(context: "Context") -> "RestorePlan":
