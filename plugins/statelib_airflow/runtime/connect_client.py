@@ -56,10 +56,14 @@ class ConnectClient:
             text=True,
         ) as process:
             self._process = process
-            for line in process.stdout or ():
-                text = line.rstrip()
-                error = text if text.startswith(_ERROR_MARK) else error
-                log("%s", text)
+            try:
+                for line in process.stdout or ():
+                    text = line.rstrip()
+                    error = text if text.startswith(_ERROR_MARK) else error
+                    log("%s", text)
+            except BaseException:
+                self.stop()  # as after the task's timeout: the end of the block waits for the client, however long
+                raise
         if process.returncode:
             cause = error.removeprefix(_ERROR_MARK) or f"exit status {process.returncode}"
             raise AirflowException(f"the job through Spark Connect failed: {cause}")
