@@ -8,8 +8,10 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import DAG, get_current_context, task
 
+from statelib.definition.parts.durations import milliseconds
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
+from statelib_airflow.airflow_internals import deadline_alert
 from statelib_airflow.dags.dag_settings import DagSettings
 from statelib_airflow.group_operator import BEGUN, GroupCheckpointOperator
 from statelib_airflow.hooks import hook_of_run
@@ -50,6 +52,7 @@ def group_dag(group: str, pipelines: Sequence[Pipeline], schedule: Any, settings
         end_date=first.schedule.end if first.schedule else None,
         catchup=first.schedule.catchup if first.schedule else False,
         max_active_runs=1,
+        deadline=_deadlines(group, pipelines),
         doc_md=_DOCUMENT.format(group=group, names=names),
         **settings.arguments(["statelib", group], _defaults(group, pipelines)),
     ) as dag:
@@ -69,16 +72,36 @@ def group_dag(group: str, pipelines: Sequence[Pipeline], schedule: Any, settings
 def _defaults(group: str, pipelines: Sequence[Pipeline]) -> dict[str, Any]:
     """Return the default arguments: the most retries that a pipeline has, and the notifiers of all, each once."""
     most = max((pipeline.retries for pipeline in pipelines), key=lambda retries: retries.count)
+    return {
+        "retries": most.count,
+        "retry_delay": timedelta(seconds=most.delay_s),
+        "on_failure_callback": [StatelibNotifier(**arguments) for arguments in _notifiers(group, pipelines)],
+    }
+
+
+def _notifiers(group: str, pipelines: Sequence[Pipeline]) -> list[dict[str, Any]]:
+    """Return the arguments of a StatelibNotifier per notifier of the pipelines, each once; without notifiers, of one
+    that logs."""
     chosen: list[dict[str, Any]] = []
     for entry in (entry for pipeline in pipelines for entry in pipeline.alerts.notify):
         notifier = {"notifier": entry.notifier, "arguments": dict(entry.arguments)}
         if notifier not in chosen:
             chosen.append(notifier)
-    return {
-        "retries": most.count,
-        "retry_delay": timedelta(seconds=most.delay_s),
-        "on_failure_callback": [StatelibNotifier(f"group {group}", **notifier) for notifier in chosen or [{}]],
-    }
+    return [{"pipeline": f"group {group}", **notifier} for notifier in chosen or [{}]]
+
+
+def _deadlines(group: str, pipelines: Sequence[Pipeline]) -> list[Any] | None:
+    """Return the deadlines of a run: those of the pipelines, each once per notifier of its pipelines."""
+    chosen: list[tuple[str, dict[str, Any]]] = []
+    for pipeline in pipelines:
+        longest = pipeline.alerts.deadline
+        for arguments in _notifiers(group, [pipeline]):
+            if longest is not None and (longest, arguments) not in chosen:
+                chosen.append((longest, arguments))
+    return [
+        deadline_alert(timedelta(milliseconds=milliseconds(longest)), StatelibNotifier, arguments)
+        for longest, arguments in chosen
+    ] or None
 
 
 @task(task_id="abort", retries=2)
