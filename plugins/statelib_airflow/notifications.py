@@ -37,8 +37,8 @@ class Alert:
 
     @property
     def title(self) -> str:
-        checkpoint = "no checkpoint begun" if self.checkpoint_id is None else f"checkpoint {self.checkpoint_id}"
-        return f"statelib: {self.pipeline}, {checkpoint}: {self.what}"
+        checkpoint = "" if self.checkpoint_id is None else f", checkpoint {self.checkpoint_id}"
+        return f"statelib: {self.pipeline}{checkpoint}: {self.what}"
 
     @property
     def html(self) -> str:
