@@ -148,6 +148,7 @@ def _is_numeric(type_: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(type_)
         or pa.types.is_floating(type_)
+        or pa.types.is_decimal(type_)
         or pa.types.is_timestamp(type_)
         or pa.types.is_date(type_)
         or pa.types.is_time(type_)
@@ -166,6 +167,8 @@ def _floats(values: pa.ChunkedArray) -> Floats:
     """Return numbers or times as doubles, NaN as the largest double."""
     if pa.types.is_floating(values.type):
         numbers = values.to_numpy()
+    elif pa.types.is_decimal(values.type):
+        numbers = values.cast(pa.float64()).to_numpy()
     else:
         width = pa.int32() if values.type.bit_width == 32 else pa.int64()
         numbers = (values if pa.types.is_integer(values.type) else values.cast(width)).to_numpy()

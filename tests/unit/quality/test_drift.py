@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,14 @@ def test_the_stability_index_of_numbers_uses_quantiles_of_the_earlier_values() -
     assert other is not None
     assert 0 < slight < 0.02
     assert other > 1
+
+
+def test_decimals_are_numbers_whose_distribution_has_quantiles() -> None:
+    before, now = (column([Decimal(n * by) / 100 for n in range(1000)], pa.decimal128(38, 2)) for by in (1, 100))
+    index = stability_index(before, now)
+    assert index is not None
+    assert index > 1
+    assert stability_index(before, before) == pytest.approx(0)
 
 
 @pytest.mark.parametrize(
