@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -46,9 +47,12 @@ def _to_pandas(table: pa.Table) -> pd.DataFrame:
 
 def _series(column: pa.ChunkedArray) -> "pd.Series[Any]":
     """Return a column. Integers with nulls become doubles, or Python's integers if a double cannot hold them all.
-    Decimals become doubles, because the numbers of the pipeline file are doubles; those of too many digits do not."""
+    Decimals become doubles, because the numbers of the pipeline file are doubles; those of too many digits do not.
+    Dates become times."""
     if pa.types.is_decimal(column.type):
         return _decimal_series(column)
+    if pa.types.is_date(column.type):
+        return column.cast(pa.timestamp("ms")).to_pandas()
     if column.null_count and pa.types.is_integer(column.type):
         least, most = pc.min_max(column).as_py().values()
         if max(abs(least or 0), abs(most or 0)) >= EXACT_DOUBLES:
@@ -71,8 +75,31 @@ def _check(expectation: UserExpectation, sample: StateSample, *, exists: bool) -
     if expectation.needs_all_rows and not sample.complete:
         # The result for a sample would be wrong. A check that cannot be evaluated does not pass.
         return Check(text, Unanswerable(f"state {state}: {text} {NEEDS_ALL}"), _row_text, expectation.severity)
-    rule = Library(expectation.library_name, expectation.parameters)
+    rule = Library(expectation.library_name, _comparable(expectation.parameters, sample.table))
     return Check(text, rule, lambda row: f"state {state}: {text}: {_row_text(row)}", expectation.severity)
+
+
+def _comparable(parameters: Mapping[str, object], table: pa.Table) -> dict[str, object]:
+    """Return the parameters with their dates and times in the form of the column: without a zone, or in UTC for
+    instants. Others cannot be compared with it, or are equal to none of its values."""
+    column = parameters.get("column")
+    type_ = table.schema.field(column).type if column in table.column_names else pa.null()
+    if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
+        return dict(parameters)
+    zone = UTC if pa.types.is_timestamp(type_) and type_.tz else None
+    return {
+        name: [_moment(item, zone) for item in value] if isinstance(value, list | tuple) else _moment(value, zone)
+        for name, value in parameters.items()
+    }
+
+
+def _moment(value: object, zone: tzinfo | None) -> object:
+    """Return a date or time as a datetime in ``zone``. It is in UTC unless it has an offset. Return others as they
+    are."""
+    if not isinstance(value, date):
+        return value
+    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # noqa: DTZ001
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).replace(tzinfo=zone)
 
 
 def _row_text(row: FoundRow) -> str:

@@ -1,5 +1,6 @@
 """The table of expectations is the library's, and the user's are judged by it on the state's own columns."""
 
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -180,3 +181,29 @@ def test_decimals_are_compared_as_doubles_if_a_double_holds_their_digits(tmp_pat
     )
     assert [(passed, failed) for passed, failed, _ in results] == [(True, 0), (False, 1), (False, 1)]
     assert "spent 0.3" in results[1][2][0]
+
+
+@pytest.mark.parametrize("column", ["at", "local", "day"])
+@pytest.mark.parametrize("bound", [date(2026, 1, 1), datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)])
+def test_a_column_of_times_is_compared_with_every_form_of_a_time(column: str, bound: date, tmp_path: Path) -> None:
+    times = [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC), None]
+    columns = {
+        "guest": ["a", "b", "c"],
+        "at": pa.array(times, pa.timestamp("ns", "UTC")),
+        "local": pa.array(times, pa.timestamp("ns")),
+        "day": pa.array([time and time.date() for time in times], pa.date32()),
+    }
+    results = judge(
+        tmp_path,
+        StateSample("total", pa.table(columns), ("guest",), 3),
+        expectation("column_values_to_be_between", column=column, min_value=bound),
+        expectation("column_values_to_be_between", column=column, max_value=bound),
+        expectation("column_max_to_be_between", column=column, max_value=bound),
+        expectation("column_values_to_be_in_set", column=column, value_set=[bound]),
+        expectation("column_values_to_not_be_in_set", column=column, value_set=[bound]),
+    )
+    assert [(passed, failed) for passed, failed, _ in results] == [
+        (True, 0), (False, 1), (False, 1), (False, 1), (False, 1),
+    ]  # fmt: skip
+    assert all("2026-01-02" in results[number][2][0] for number in (1, 3)), "the second day is not in the set"
+    assert "2026-01-01" in results[4][2][0]
