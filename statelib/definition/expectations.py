@@ -6,10 +6,13 @@ columns (the pipeline file declares them), and ``column_quantile_values_to_be_be
 cannot serialize.
 """
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 COLUMN, COLUMNS, NUMBER, COUNT, SHARE = "a column", "a list of columns", "a number", "a whole number", "a share, 0 to 1"
-TEXT, TEXTS, SWITCH, VALUES = "text", "a list of texts", "true or false", "a list"
+SWITCH, VALUES, PAIRS, SEVERAL = "true or false", "a list", "a list of pairs", "a list of two or more columns"
+PATTERN, PATTERNS, MATCHES = "a regular expression", "a list of regular expressions", "any or all"
 """The forms of a parameter, as error messages name them."""
 
 
@@ -48,7 +51,7 @@ EXPECTATIONS: dict[str, SupportedExpectation] = {
     "column_most_common_value_to_be_in_set": _expectation(_COLUMN | _SET, {"ties_okay": SWITCH}),
     "column_pair_values_a_to_be_greater_than_b": _expectation(_PAIR, {"or_equal": SWITCH} | _MOSTLY),
     "column_pair_values_to_be_equal": _expectation(_PAIR, _MOSTLY),
-    "column_pair_values_to_be_in_set": _expectation(_PAIR | {"value_pairs_set": VALUES}, _MOSTLY),
+    "column_pair_values_to_be_in_set": _expectation(_PAIR | {"value_pairs_set": PAIRS}, _MOSTLY),
     "column_proportion_of_non_null_values_to_be_between": _expectation(_COLUMN, _SHARES),
     "column_proportion_of_unique_values_to_be_between": _expectation(_COLUMN, _SHARES, all_rows=True),
     "column_stdev_to_be_between": _expectation(_COLUMN, _RANGE),
@@ -64,13 +67,15 @@ EXPECTATIONS: dict[str, SupportedExpectation] = {
     "column_values_to_be_json_parseable": _expectation(_COLUMN, _MOSTLY),
     "column_values_to_be_null": _expectation(_COLUMN, _MOSTLY),
     "column_values_to_be_unique": _expectation(_COLUMN, _MOSTLY),
-    "column_values_to_match_regex": _expectation(_COLUMN | {"regex": TEXT}, _MOSTLY),
-    "column_values_to_match_regex_list": _expectation(_COLUMN | {"regex_list": TEXTS}, {"match_on": TEXT} | _MOSTLY),
+    "column_values_to_match_regex": _expectation(_COLUMN | {"regex": PATTERN}, _MOSTLY),
+    "column_values_to_match_regex_list": _expectation(
+        _COLUMN | {"regex_list": PATTERNS}, {"match_on": MATCHES} | _MOSTLY
+    ),
     "column_values_to_not_be_in_set": _expectation(_COLUMN | _SET, _MOSTLY),
     "column_values_to_not_be_null": _expectation(_COLUMN, _MOSTLY),
-    "column_values_to_not_match_regex": _expectation(_COLUMN | {"regex": TEXT}, _MOSTLY),
-    "column_values_to_not_match_regex_list": _expectation(_COLUMN | {"regex_list": TEXTS}, _MOSTLY),
-    "compound_columns_to_be_unique": _expectation(_LIST, _MOSTLY),
+    "column_values_to_not_match_regex": _expectation(_COLUMN | {"regex": PATTERN}, _MOSTLY),
+    "column_values_to_not_match_regex_list": _expectation(_COLUMN | {"regex_list": PATTERNS}, _MOSTLY),
+    "compound_columns_to_be_unique": _expectation({"column_list": SEVERAL}, _MOSTLY),
     "multicolumn_sum_to_equal": _expectation(_LIST | {"sum_total": NUMBER}, _MOSTLY),
     "select_column_values_to_be_unique_within_record": _expectation(_LIST, _MOSTLY),
     "table_row_count_to_be_between": _expectation({}, _COUNTS, all_rows=True),
@@ -94,12 +99,39 @@ def parameter_problem(form: str, value: object) -> str:
         NUMBER: number or hasattr(value, "isoformat"),  # YAML's dates too
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
         SHARE: number and 0 <= float(str(value)) <= 1,
-        TEXT: isinstance(value, str),
-        TEXTS: _all_texts(value),
+        SEVERAL: _all_texts(value) and len(list(value)) > 1,  # type: ignore[call-overload]
+        PATTERN: _is_pattern(value),
+        PATTERNS: _all_texts(value) and all(map(_is_pattern, value)),  # type: ignore[call-overload]
+        MATCHES: value in ("any", "all"),
+        PAIRS: isinstance(value, list | tuple) and bool(value) and all(map(_is_pair, value)),
         SWITCH: isinstance(value, bool),
         VALUES: isinstance(value, list | tuple) and len(value) > 0,
     }[form]
     return "" if right else f"expected {form}, found {value!r:.60}"
+
+
+def problems_together(expectation: str, given: Mapping[str, object]) -> Iterator[str]:
+    """Yield the problems of the parameters together: what is missing, and bounds that do not fit. Without a bound,
+    nothing would be judged."""
+    signature = EXPECTATIONS[expectation]
+    yield from (f"{expectation} needs {missing!r}" for missing in signature.required if missing not in given)
+    least, most = given.get("min_value"), given.get("max_value")
+    if "min_value" in signature.parameters and least is None and most is None:
+        yield f"{expectation} needs 'min_value' or 'max_value'"
+    if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
+        yield f"expected a min_value of at most max_value, found {least} and {most}"
+
+
+def _is_pattern(value: object) -> bool:
+    try:
+        re.compile(value if isinstance(value, str) else "[")
+    except re.error:
+        return False
+    return True
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2
 
 
 def _all_texts(value: object) -> bool:

@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from statelib.definition.declared import DeclaredPipeline
-from statelib.definition.expectations import COLUMN, COLUMNS, EXPECTATIONS, parameter_problem
+from statelib.definition.expectations import (
+    COLUMN,
+    COLUMNS,
+    EXPECTATIONS,
+    SEVERAL,
+    parameter_problem,
+    problems_together,
+)
 from statelib.definition.frame_columns import FrameColumn, frame_columns
 from statelib.definition.parts.quality import Checks, Expectation
 from statelib.definition.problems import Problem, Where, did_you_mean
@@ -82,7 +89,7 @@ def _check_expectation(expectation: Expectation, frames: Frames, where: Where) -
     if signature is None:
         return
     given = expectation.parameters
-    yield from (Problem(where, f"{name} needs {missing!r}") for missing in signature.required if missing not in given)
+    yield from (Problem(where, problem) for problem in problems_together(name, given))
     for parameter, value in given.items():
         form = signature.parameters.get(parameter)
         path = (*where, parameter)
@@ -92,7 +99,7 @@ def _check_expectation(expectation: Expectation, frames: Frames, where: Where) -
             yield Problem(path, f"unknown parameter of {name}{meant or f', it takes {takes}'}")
         elif problem := parameter_problem(form, value):
             yield Problem(path, problem)
-        elif form in (COLUMN, COLUMNS) and expectation.state in frames:
+        elif form in (COLUMN, COLUMNS, SEVERAL) and expectation.state in frames:
             yield from _check_columns(value, expectation.state, frames, path)
 
 

@@ -13,11 +13,14 @@ from statelib.definition.expectations import (
     COLUMNS,
     COUNT,
     EXPECTATIONS,
+    MATCHES,
     NUMBER,
+    PAIRS,
+    PATTERN,
+    PATTERNS,
+    SEVERAL,
     SHARE,
     SWITCH,
-    TEXT,
-    TEXTS,
     VALUES,
     class_name,
 )
@@ -123,16 +126,17 @@ SAMPLE = {
     NUMBER: 1,
     COUNT: 1,
     SHARE: 0.5,
-    TEXT: "x",
-    TEXTS: ["x"],
+    PATTERN: "x",
+    PATTERNS: ["x"],
+    MATCHES: "any",
     SWITCH: True,
     VALUES: [1.0],
+    PAIRS: [[1.0, 1]],
+    SEVERAL: ["guest", "stars"],
 }
 SPECIAL = {
-    "value_pairs_set": [[1.0, 1]],
     "column_A": "stars",
     "column_B": "visits",
-    "match_on": "any",
     "column_list": ["guest", "stars"],
 }
 
