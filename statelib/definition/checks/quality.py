@@ -15,7 +15,7 @@ from statelib.definition.frame_columns import FrameColumn, frame_columns
 from statelib.definition.parts.quality import Checks, Expectation
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.errors import StatelibError
-from statelib.model.types import ArrayOf, ListOf, StateType
+from statelib.model.types import ArrayOf, ListOf, MapOf, ObjectArray, Pojo, SetOf, StateType, Tuple
 
 Frames = Mapping[str, Mapping[str, FrameColumn]]
 """Columns by state and name."""
@@ -74,7 +74,7 @@ def _check_field(name: str, frames: Frames, where: Where, *, scalar: bool) -> It
 
 
 def _is_composite(type_: StateType) -> bool:
-    return isinstance(type_, ListOf | ArrayOf)
+    return isinstance(type_, ListOf | ArrayOf | ObjectArray | SetOf | MapOf | Tuple | Pojo)
 
 
 def _check_expectation(expectation: Expectation, frames: Frames, where: Where) -> Iterator[Problem]:
