@@ -25,7 +25,7 @@ from statelib.spark.snapshot import driver
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.storage.uris import local_path
 from tests.integration.gate_rotation import NAME, facts_of, guests, new_world, run_day, taken
-from tests.support.worlds import checkpoint_of, day, new_deployment
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 DAMAGED = ("read-back-failed", "checksum-mismatch", "size-mismatch", "corrupt-rocksdb")
 """The kinds of error: one task reads the file, another one the entries in it, and either may be the first."""
@@ -88,6 +88,23 @@ def test_tasks_read_the_state_with_which_deltas_were_merged(tmp_path: Path) -> N
         path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(CorruptStateError):
         read_all(merged, tmp_path)
+
+
+def test_a_merged_state_is_read_whole_although_its_base_is_proved(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "blind.yaml").write_text(BLIND.replace("backend: heap", "backend: rocksdb"))
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    pipeline = deployment.pipeline("blind")
+    for number, guests_of_day in ((1, 60), (2, 3), (3, 3)):
+        numbers = range(guests_of_day)
+        events = pa.table({"guest": [f"g{n}" for n in numbers], "amount": pa.array(numbers, pa.int64())})
+        checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
+        publish_here(deployment, pipeline, checkpoint_id, events)
+        record = deployment.catalog().get(PipelineName("blind"), checkpoint_id)
+        planned = shares_of(deployment, pipeline, record, deployment.open(record))
+        register(deployment, pipeline, checkpoint_id, check(deployment, pipeline, checkpoint_id).report_uri)
+    assert planned is not None
+    assert planned.reading.key_groups is None, "nothing says how many entries it must have"
 
 
 def test_the_shares_together_read_what_the_gate_would_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

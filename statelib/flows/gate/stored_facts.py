@@ -41,7 +41,7 @@ def collect_facts(
     ``seeded_from``: the snapshot that takes the place of the base.
     If open deltas of the base were merged with the state, everything is read and compared with the manifest alone."""
     before = deployment.open(lineage[0]) if lineage and opened.manifest is not None else None
-    merged = before is not None and _has_merged(opened, before)
+    merged = before is not None and has_merged(opened, before)
     proved = before if base_proved and not merged else None
     reading = reading_of(pipeline, opened, proved, record=record, checkpoints=len(lineage))
     by_job = trusts_job and opened.manifest is not None and opened.manifest.read_by_job
@@ -73,7 +73,7 @@ def collect_facts(
     )
 
 
-def _has_merged(opened: Checkpoint, base: Checkpoint) -> bool:
+def has_merged(opened: Checkpoint, base: Checkpoint) -> bool:
     """Return whether open deltas of the base are merged with the state of the snapshot."""
     before, now = (
         {(delta.checkpoint_id, str(delta.key_group_range)) for delta in each.manifest.deltas}
