@@ -67,14 +67,20 @@ def names_exactly(template: str, interval: DataInterval, zone: tzinfo = UTC) -> 
     time that it contains: a day for ``{start:%Y-%m-%d}``, a month for ``{start:%Y-%m}``. Units are those of ``zone``.
     A local time that comes twice does not identify a moment, unless the template contains its offset."""
     start, end = _bounds(interval, zone)
-    ambiguous = [bound for bound, moment in (("start", start), ("end", end)) if is_ambiguous(moment)]
+    units = {bound: _finest(template, bound) for bound in BOUNDS}
+    ambiguous = [
+        bound
+        for bound, moment in (("start", start), ("end", end))
+        if units[bound] in ("microsecond", *_ZEROS) and is_ambiguous(moment)
+    ]
     if not all(_has_offset(template, bound) for bound in ambiguous):
         return False
-    units = {bound: _finest(template, bound) for bound in BOUNDS}
     if units["start"] is not None and units["end"] is not None:
-        return _begin(units["start"], start) == start and _begin(units["end"], end) == end
+        return _is_begin(units["start"], start) and _is_begin(units["end"], end)
     unit = units["start"] or units["end"]
-    return unit is not None and unit in _NEXT and _begin(unit, start) == start and _NEXT[unit](start) == end
+    if unit is None or unit not in _NEXT:
+        return False
+    return _is_begin(unit, start) and epoch_ms(_NEXT[unit](start)) == interval.end_ms
 
 
 def units_of(template: str, interval: DataInterval, zone: tzinfo = UTC) -> tuple[DataInterval, ...]:
@@ -83,9 +89,9 @@ def units_of(template: str, interval: DataInterval, zone: tzinfo = UTC) -> tuple
     units = [unit for unit in (_finest(template, bound) for bound in BOUNDS) if unit is not None]
     if len(units) != 1 or units[0] not in _NEXT:
         return ()
-    moment, end = _bounds(interval, zone)
+    moment, _ = _bounds(interval, zone)
     bounds = [interval.start_ms]
-    while moment < end and len(bounds) <= MAX_UNITS:
+    while bounds[-1] < interval.end_ms and len(bounds) <= MAX_UNITS:
         moment = _NEXT[units[0]](moment)
         bounds.append(epoch_ms(moment))
     parts = tuple(DataInterval(*pair) for pair in pairwise(bounds))
@@ -130,11 +136,13 @@ _ZEROS = {"second": 1, "minute": 2, "hour": 3}
 
 
 def _begin(unit: str, moment: datetime) -> datetime:
-    """Return the beginning of the unit of time that contains a moment. A week begins on Monday or Sunday."""
+    """Return the beginning of the unit of time that contains a moment. A week begins on Monday or Sunday. A day whose
+    midnight comes twice begins at the first one."""
     if unit == "microsecond":
         return moment
     fields = ("microsecond", "second", "minute", "hour")[: _ZEROS.get(unit, 4)]
     moment = moment.replace(**dict.fromkeys(fields, 0))  # type: ignore[arg-type]
+    moment = moment if unit in _ZEROS else moment.replace(fold=0)
     if unit == "week" and moment.weekday() != 6:
         return moment - timedelta(days=moment.weekday())
     if unit == "month":
@@ -142,12 +150,22 @@ def _begin(unit: str, moment: datetime) -> datetime:
     return moment.replace(day=1, month=1) if unit == "year" else moment
 
 
+def _is_begin(unit: str, moment: datetime) -> bool:
+    """Return whether a unit of time begins at a moment. Of a midnight that the clock leaves out, the moment counts."""
+    return epoch_ms(_begin(unit, moment)) == epoch_ms(moment)
+
+
+def _later(moment: datetime, **passed: int) -> datetime:
+    """Return the moment after some time has passed, whatever the clock shows. An hour may come twice."""
+    return (moment.astimezone(UTC) + timedelta(**passed)).astimezone(moment.tzinfo)
+
+
 _NEXT: dict[str, Callable[[datetime], datetime]] = {
-    "second": lambda moment: moment + timedelta(seconds=1),
-    "minute": lambda moment: moment + timedelta(minutes=1),
-    "hour": lambda moment: moment + timedelta(hours=1),
-    "day": lambda moment: moment + timedelta(days=1),
-    "week": lambda moment: moment + timedelta(days=7),
+    "second": lambda moment: _later(moment, seconds=1),
+    "minute": lambda moment: _later(moment, minutes=1),
+    "hour": lambda moment: _later(moment, hours=1),
+    "day": lambda moment: _begin("day", moment + timedelta(days=1)),
+    "week": lambda moment: _begin("day", moment + timedelta(days=7)),
     "month": lambda moment: _begin("month", moment + timedelta(days=31)),
     "year": lambda moment: _begin("year", moment + timedelta(days=366)),
 }

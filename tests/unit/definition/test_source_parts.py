@@ -2,7 +2,7 @@
 refused."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,7 +17,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import source_parts
 from statelib.definition.source.readiness import ready_rules
-from statelib.definition.source.templates import at_interval, names_exactly, with_variables
+from statelib.definition.source.templates import at_interval, names_exactly, units_of, with_variables
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.readiness import missing
 from statelib.model.checkpoint import DataInterval
@@ -113,6 +113,30 @@ def test_joined_days_of_a_time_zone_are_read_day_by_day() -> None:
     parts = source_parts(pipeline, "", DataInterval(bounds[0], bounds[-1]))
     assert [part.path for part in parts] == ["2026-03-28", "2026-03-29", "2026-03-30"]
     assert [part.interval for part in parts] == [DataInterval(*pair) for pair in pairwise(bounds)]
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        (datetime(2026, 10, 25, 0, tzinfo=UTC), ["02+0200", "02+0100", "03+0100"]),
+        (datetime(2026, 3, 29, 0, tzinfo=UTC), ["01+0100", "03+0200", "04+0200"]),
+    ],
+)
+def test_joined_hours_are_read_hour_by_hour_when_the_clock_changes(first: datetime, expected: list[str]) -> None:
+    schedule = {"asset": "s3://raw/orders", "time_zone": "Europe/Berlin", "start": "2026-01-01"}
+    pipeline = Pipeline.model_validate(new_pipeline("{start:%m-%dT%H%z}").model_dump() | {"schedule": schedule})
+    first_ms = int(first.timestamp() * 1000)
+    parts = source_parts(pipeline, "", DataInterval(first_ms, first_ms + 3 * 3_600_000))
+    assert [part.path.partition("T")[2] for part in parts if part.path] == expected
+
+
+@pytest.mark.parametrize("zone", ["Africa/Cairo", "America/Havana", "Atlantic/Azores"])
+def test_a_day_whose_midnight_is_left_out_or_comes_twice_has_a_directory(zone: str) -> None:
+    days = [datetime(2026, 1, 1) + timedelta(days=number) for number in range(366)]
+    bounds = [int(day.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000) for day in days]
+    for day, *interval in zip(days, bounds, bounds[1:], strict=False):
+        assert names_exactly("{start:%Y-%m-%d}", DataInterval(*interval), ZoneInfo(zone)), day
+    assert len(units_of("{start:%Y-%m-%d}", DataInterval(bounds[0], bounds[-1]), ZoneInfo(zone))) == 365
 
 
 def test_a_path_that_repeats_after_a_year_is_refused_in_a_wide_interval() -> None:
