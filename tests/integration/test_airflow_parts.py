@@ -123,6 +123,28 @@ def test_only_the_last_try_aborts_a_checkpoint(
     assert states == [(2, "PENDING", ""), (3, "ABORTED", "run r1: snapshot failed")]
 
 
+def test_each_task_has_a_savepoint_of_its_own_and_its_tries_have_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from statelib_airflow.hooks import StatelibHook
+    from statelib_airflow.runtime.steps import begin_savepoint
+
+    for name, value in environment(open_shop(tmp_path)).items():
+        monkeypatch.setenv(name, value)
+    request = {"format": "canonical", "target": None, "note": "", "stop": "no"}
+
+    def begun(dag_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> int:
+        instance = SimpleNamespace(dag_id=dag_id, run_id="r1", task_id=task_id, try_number=try_number)
+        instance.map_index = map_index
+        context: Any = {"dag_run": SimpleNamespace(dag_id=dag_id, run_id="r1"), "ti": instance}
+        return int(begin_savepoint(StatelibHook(), "sales", request, context).checkpoint_id)
+
+    tasks = [begun("own", "before"), begun("own", "after"), begun("other", "before"), begun("own", "all", map_index=0)]
+    assert begun("own", "all", map_index=1) > max(tasks)
+    assert len(set(tasks)) == 4
+    assert begun("own", "before", try_number=2) == tasks[0]
+
+
 def test_an_event_names_the_last_interval_that_a_savepoint_has(deployment: Deployment) -> None:
     """A run that has nothing to apply announces the head, which may be a savepoint that was restored."""
     from statelib_airflow.hooks import StatelibHook

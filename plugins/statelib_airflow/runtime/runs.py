@@ -48,6 +48,15 @@ def run_id(context: "Context") -> str:
     return context["dag_run"].run_id
 
 
+def task_key(context: "Context") -> str:
+    """Return a key of this task of the run, which all of its tries have. Runs of different DAGs may have the same
+    id, and a run may have several tasks of one kind."""
+    instance = context["ti"]
+    index = getattr(instance, "map_index", -1)
+    mapped = f"/{index}" if index is not None and index >= 0 else ""
+    return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}{mapped}"
+
+
 def owner(context: "Context") -> str:
     """Return the name of this try of the task, under which it holds the pipeline in the catalog."""
     instance = context["ti"]

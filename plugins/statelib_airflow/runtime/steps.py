@@ -106,7 +106,7 @@ def begin_savepoint(hook: StatelibHook, pipeline: str, request: Mapping[str, Any
     wanted = {"format": request["format"], "target": request["target"] or None, "note": request["note"] or ""}
     with failing_fast(), observing.aborted(hook, loaded.name):
         wanted["stop"] = stop_mode(request.get("stop"))
-        begun = begin(hook.deployment(), loaded, **wanted, owner=runs.owner(context), key=runs.run_id(context))
+        begun = begin(hook.deployment(), loaded, **wanted, owner=runs.owner(context), key=runs.task_key(context))
     observing.in_log(loaded.name, begun.checkpoint_id)
     log.info("savepoint %d %s", begun.checkpoint_id, "is written already" if begun.already_completed else "begun")
     return begun
