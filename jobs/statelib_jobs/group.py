@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import statelib_jobs.start  # noqa: F401 - before anything imports PySpark
@@ -10,6 +12,8 @@ from statelib.errors import RetryableError
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId
 from statelib.spark.snapshot.group import Member, run_group
+from statelib.telemetry.logs import hidden
+from statelib.telemetry.secrets import secrets
 from statelib_jobs.session import session
 
 
@@ -26,7 +30,7 @@ def main() -> None:
     members = [Member(load_pipeline(Path(path)), CheckpointId(number)) for path, number in ids.items()]
     with session(f"group {arguments.group}") as spark:
         errors = run_group(spark, deployment(), members)
-        named = {name: f"{getattr(error, 'kind', type(error).__name__)}: {error}" for name, error in errors.items()}
+        named = named_errors(errors)
         for member in members:
             result = named.get(member.pipeline.name, "published")
             print(f"{member.pipeline.name} checkpoint {member.checkpoint_id}: {result}")
@@ -37,6 +41,13 @@ def main() -> None:
                 kind="group-failed",
                 hint="the snapshots of the others are published; a further try takes only those that failed",
             )
+
+
+def named_errors(errors: Mapping[str, Exception]) -> dict[str, str]:
+    """Return the kind and the text of each error, without secrets."""
+    known = secrets(os.environ)
+    texts = {name: f"{getattr(error, 'kind', type(error).__name__)}: {error}" for name, error in errors.items()}
+    return {name: hidden(text, known) for name, text in texts.items()}
 
 
 if __name__ == "__main__":
