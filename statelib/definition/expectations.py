@@ -99,11 +99,11 @@ def parameter_problem(form: str, value: object) -> str:
         NUMBER: number or hasattr(value, "isoformat"),  # YAML's dates too
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
         SHARE: number and 0 <= float(str(value)) <= 1,
-        SEVERAL: _all_texts(value) and len(list(value)) > 1,  # type: ignore[call-overload]
+        SEVERAL: _all_texts(value) and len(_items(value)) > 1,
         PATTERN: _is_pattern(value),
-        PATTERNS: _all_texts(value) and all(map(_is_pattern, value)),  # type: ignore[call-overload]
+        PATTERNS: len(_items(value)) > 0 and all(map(_is_pattern, _items(value))),
         MATCHES: value in ("any", "all"),
-        PAIRS: isinstance(value, list | tuple) and bool(value) and all(map(_is_pair, value)),
+        PAIRS: len(_items(value)) > 0 and all(len(_items(item)) == 2 for item in _items(value)),
         SWITCH: isinstance(value, bool),
         VALUES: isinstance(value, list | tuple) and len(value) > 0,
     }[form]
@@ -130,8 +130,9 @@ def _is_pattern(value: object) -> bool:
     return True
 
 
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2
+def _items(value: object) -> tuple[object, ...]:
+    """Return the items of a list; none of anything else."""
+    return tuple(value) if isinstance(value, list | tuple) else ()
 
 
 def _all_texts(value: object) -> bool:

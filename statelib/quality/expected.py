@@ -82,7 +82,7 @@ def _check(expectation: UserExpectation, sample: StateSample, *, exists: bool) -
 def _comparable(parameters: Mapping[str, object], table: pa.Table) -> dict[str, object]:
     """Return the parameters with their dates and times in the form of the column: without a zone, or in UTC for
     instants. Others cannot be compared with it, or are equal to none of its values."""
-    column = parameters.get("column")
+    column = str(parameters.get("column", ""))
     type_ = table.schema.field(column).type if column in table.column_names else pa.null()
     if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
         return dict(parameters)
