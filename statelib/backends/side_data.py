@@ -81,6 +81,15 @@ class SideData:
             self._pieces = list(dict.fromkeys(part.read() for part in by_handle.values()))
         return list(self._pieces)
 
+    def read_parts(self) -> list[tuple[KeyGroupRange, bytes]]:
+        """Return what earlier runs stored, as (key groups for which it counts, bytes), in the order of the key groups.
+
+        The bytes may hold more than these key groups: after rescaling, each of several subtasks has a part of a piece
+        and may have replaced its part."""
+        by_handle = {part.handle: part for part in self._stored}
+        data = {handle: part.read() for handle, part in by_handle.items()}
+        return [(part.key_group_range, data[part.handle]) for part in self._stored]
+
     def write(self, data: bytes) -> None:
         """Keep ``data`` under the name, in place of all that was kept. It is stored with the snapshot of this run."""
         if not isinstance(data, bytes | bytearray | memoryview):

@@ -45,6 +45,9 @@ checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 64, reads: READSKEEPS}
 """
 DELETING = PIPELINE.replace("source: {", f"order_by: [at]\n{DELETES}").replace("  per_item:", "# per_item:")
 STRATEGIES = [("heap", "canonical"), ("heap", "changelog"), ("rocksdb", "incremental"), ("rocksdb", "changelog")]
+EVERYBODY = [0, 1, 2, 3, 4, 5]
+DIVIDED = [("rescale", 0, []), ("run", 0, [0]), ("run", 0, EVERYBODY), ("rescale", 1, []), ("mend", 0, [0, 0])]
+"""After it, one of two subtasks has a part of an earlier subtask's delta, and the other has replaced its part."""
 LOOKED_UP = STRATEGIES[3]
 """The storing of which single entries can be read."""
 USERS = st.lists(st.integers(0, 5), max_size=6)
@@ -153,6 +156,7 @@ class History(Twins):
 @example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 0, 4 + n]) for n in range(3)], STRATEGIES[0], PIPELINE)
 @example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], STRATEGIES[2], DELETING)
 @example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], LOOKED_UP, PIPELINE)
+@example([], [*DIVIDED, ("rescale", 0, []), ("mend", 1, [0, 1])], STRATEGIES[0], PIPELINE)
 def test_a_mended_state_is_that_of_a_replay(
     runs: list[list[int]], steps: list[tuple[str, int, list[int]]], storing: tuple[str, str], file: str
 ) -> None:

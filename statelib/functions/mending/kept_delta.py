@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.aggregates.declared import folding_of
-from statelib.aggregates.grouping import Rows, nullable_rows
+from statelib.aggregates.grouping import Rows, nullable_rows, one_array
 from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_rows
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.changelog.encoder import ChangedRows
@@ -95,22 +95,25 @@ def _stream_schema(descriptor: StateDescriptor) -> pa.Schema:
     return pa.schema(columns, {"meanings": repr(meanings)})
 
 
-def decoded(descriptor: StateDescriptor, name: str, pieces: Sequence[bytes]) -> KeptDelta:
-    """Return a delta that several subtasks may have kept. ``name``: the name of its side data.
+def decoded(
+    descriptor: StateDescriptor, name: str, parts: Sequence[tuple[KeyGroupRange, bytes]], max_parallelism: int
+) -> KeptDelta:
+    """Return a delta that several subtasks may have kept. ``name``: the name of its side data. ``parts``: the key
+    groups for which each stream counts, and the stream, which may have rows of others.
 
     Raise CorruptStateError (``bad-delta``), InvalidRequestError (``not-mendable``) if the definition of the state was
     another one."""
     tables, expected = [], _stream_schema(descriptor)
-    for piece in pieces:
+    for key_groups, data in parts:
         try:
-            with pa.ipc.open_stream(pa.py_buffer(piece)) as stream:
+            with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
                 if not stream.schema.equals(expected, check_metadata=True):
                     raise InvalidRequestError(
                         f"state {descriptor.name!r} was defined in another way when {name} was kept",
                         kind="not-mendable",
                         hint="restore the newest checkpoint before the interval, and run the intervals from there on",
                     )
-                tables.append(stream.read_all())
+                tables.append(_within(stream.read_all(), key_groups, max_parallelism))
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptStateError(f"{name} is not an Arrow stream: {error}", kind="bad-delta") from error
     table = pa.concat_tables([expected.empty_table(), *tables]).combine_chunks()
@@ -118,11 +121,11 @@ def decoded(descriptor: StateDescriptor, name: str, pieces: Sequence[bytes]) -> 
     return KeptDelta(descriptor, as_ragged(keys), _mask(deleted), values, before)
 
 
-def within(delta: KeptDelta, key_groups: KeyGroupRange, max_parallelism: int) -> KeptDelta:
+def _within(rows: pa.Table, key_groups: KeyGroupRange, max_parallelism: int) -> pa.Table:
     """Return the rows of some key groups."""
-    groups = key_groups_of(delta.keys, prefix_width(max_parallelism))
-    own = np.flatnonzero((groups >= key_groups.start) & (groups <= key_groups.end))
-    return delta if len(own) == len(groups) else delta.take(own)
+    groups = key_groups_of(as_ragged(one_array(rows["key"])), prefix_width(max_parallelism))
+    own = (groups >= key_groups.start) & (groups <= key_groups.end)
+    return rows if own.all() else rows.filter(pa.array(own))
 
 
 def delta_of(descriptor: StateDescriptor, changes: ChangedRows) -> KeptDelta:

@@ -21,11 +21,10 @@ from statelib.definition.source.parts import range_text
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.functions.interval import IntervalResult
-from statelib.functions.mending.kept_delta import KeptDelta, decoded, delta_name, delta_of, within
+from statelib.functions.mending.kept_delta import KeptDelta, decoded, delta_name, delta_of
 from statelib.functions.mending.mended_state import MendedState, mend_state, put_delta
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import DataInterval
-from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.spark.snapshot.interval_events import Change, apply_events
 
@@ -101,7 +100,7 @@ def mended_states(
     backend.count_changes()
     for new in deltas:
         stored = (operator.side_data(delta_name(each, new.descriptor.name)) for each in (interval, *later))
-        old, *others = (_read(backend.schema, backend.key_group_range, new.descriptor, each) for each in stored)
+        old, *others = (_read(backend.schema, new.descriptor, each) for each in stored)
         yield mend_state(backend, old, new, dict(zip(later, others, strict=True)))
 
 
@@ -111,19 +110,16 @@ def touched_keys(pipeline: Pipeline, plan: SnapshotPlan, subtask: int, events: p
     of_events = group_rows([key_array(pipeline, events)]).size
     if plan.record.mends is None:
         return of_events
-    schema, key_groups = plan.layout.schema, plan.layout.ranges[subtask]
-    replaced = 0
+    schema, replaced = plan.layout.schema, 0
     for descriptor in schema.states:
         stored = plan.stored_side_data(subtask, delta_name(plan.record.mends, descriptor.name))
-        replaced = max(replaced, len(_read(schema, key_groups, descriptor, stored).keys))
+        replaced = max(replaced, len(_read(schema, descriptor, stored).keys))
     return of_events + replaced
 
 
-def _read(
-    schema: KeyedStateSchema, key_groups: KeyGroupRange, descriptor: StateDescriptor, stored: SideData
-) -> KeptDelta:
-    """Return a stored delta to a state, of some key groups."""
-    return within(decoded(descriptor, stored.name, stored.read_all()), key_groups, schema.max_parallelism)
+def _read(schema: KeyedStateSchema, descriptor: StateDescriptor, stored: SideData) -> KeptDelta:
+    """Return a stored delta to a state, of the key groups of the subtask."""
+    return decoded(descriptor, stored.name, stored.read_parts(), schema.max_parallelism)
 
 
 def _folded(
