@@ -175,3 +175,12 @@ def test_a_correction_reads_only_the_entries_of_both_deltas(tmp_path: Path) -> N
     history.mend(1, [2, 3])
     assert manifest(history.opened("touched")).restored_from == ("touched", "touched")
     assert "touched" not in manifest(history.opened("whole")).restored_from
+
+
+def test_an_interval_is_mended_that_a_shorter_time_no_longer_covers(tmp_path: Path) -> None:
+    history = History(tmp_path, STRATEGIES[0], PIPELINE)
+    for users in ([0, 1], [0, 1], [0, 1]):
+        history.run(users)
+    words = history.settings["auto"]
+    history.write("auto", {**words, "KEEPS": ", mendable: 2d"})
+    history.mend(0, [0])

@@ -12,7 +12,8 @@ from statelib.savepoints.opened import Checkpoint
 
 def carried_deltas(pipeline: Pipeline, record: CheckpointRecord, base: Checkpoint | None) -> tuple[str, ...]:
     """Return the names of the side data with the deltas of the base that a checkpoint keeps: those of
-    ``checkpoint.mendable`` before the end of its interval. A savepoint keeps none.
+    ``checkpoint.mendable`` before the end of its interval. A savepoint keeps none, a correction all: it needs those that
+    were kept before ``mendable`` became shorter.
 
     None is kept across an interval without a delta, so the deltas of a checkpoint are always those of its newest
     intervals. None is kept across a change of a state: nothing can be computed from deltas of both definitions."""
@@ -22,13 +23,10 @@ def carried_deltas(pipeline: Pipeline, record: CheckpointRecord, base: Checkpoin
     position, intervals = base.position(), mendable_intervals(pipeline, base)
     if position is None or position.interval not in intervals:
         return ()
-    end_ms = record.interval.end_ms if record.interval else position.interval.end_ms
-    return tuple(
-        delta_name(interval, state)
-        for interval in intervals
-        if interval.end_ms > end_ms - milliseconds(mendable)
-        for state in pipeline.states
-    )
+    if record.interval is not None:
+        oldest_ms = record.interval.end_ms - milliseconds(mendable)
+        intervals = tuple(interval for interval in intervals if interval.end_ms > oldest_ms)
+    return tuple(delta_name(interval, state) for interval in intervals for state in pipeline.states)
 
 
 def changed_states(pipeline: Pipeline, opened: Checkpoint) -> tuple[str, ...]:
