@@ -12,17 +12,15 @@ from statelib.savepoints.opened import Checkpoint
 
 def carried_deltas(pipeline: Pipeline, record: CheckpointRecord, base: Checkpoint | None) -> tuple[str, ...]:
     """Return the names of the side data with the deltas of the base that a checkpoint keeps: those of
-    ``checkpoint.mendable`` before the end of its interval. A savepoint keeps none, a correction all: it needs those that
-    were kept before ``mendable`` became shorter.
+    ``checkpoint.mendable`` before the end of its interval. A savepoint keeps none. A correction keeps all, because it
+    needs those from before ``mendable`` became shorter.
 
     None is kept across an interval without a delta, so the deltas of a checkpoint are always those of its newest
     intervals. None is kept across a change of a state: nothing can be computed from deltas of both definitions."""
     mendable = pipeline.checkpoint.mendable
     if mendable is None or record.kind is SnapshotKind.SAVEPOINT or base is None or changed_states(pipeline, base):
         return ()
-    position, intervals = base.position(), mendable_intervals(pipeline, base)
-    if position is None or position.interval not in intervals:
-        return ()
+    intervals = mendable_intervals(pipeline, base)
     if record.interval is not None:
         oldest_ms = record.interval.end_ms - milliseconds(mendable)
         intervals = tuple(interval for interval in intervals if interval.end_ms > oldest_ms)
@@ -36,7 +34,9 @@ def changed_states(pipeline: Pipeline, opened: Checkpoint) -> tuple[str, ...]:
 
 
 def mendable_intervals(pipeline: Pipeline, opened: Checkpoint) -> tuple[DataInterval, ...]:
-    """Return the intervals of which a checkpoint keeps the deltas of all states and key groups, the oldest first."""
+    """Return the intervals of which a checkpoint keeps the deltas of all states and key groups, the oldest first. There
+    is none if it does not keep that of its newest interval, as when this was too large: an earlier one cannot be
+    corrected without the effect of all later ones."""
     covered: dict[str, list[int]] = {}
     for record in opened.manifest.side_data if opened.manifest else ():
         covered.setdefault(record.name, []).extend(record.key_group_range)
@@ -46,7 +46,9 @@ def mendable_intervals(pipeline: Pipeline, opened: Checkpoint) -> tuple[DataInte
         names = (delta_name(interval, state) for state in pipeline.states)
         return all(sorted(covered.get(name, ())) == whole for name in names)
 
-    return tuple(sorted(filter(complete, set(_intervals(covered))), key=lambda interval: interval.start_ms))
+    intervals = tuple(sorted(filter(complete, set(_intervals(covered))), key=lambda interval: interval.start_ms))
+    position = opened.position()
+    return intervals if position is not None and position.interval in intervals else ()
 
 
 def kept_interval(pipeline: Pipeline, record: CheckpointRecord) -> DataInterval | None:

@@ -171,13 +171,13 @@ def _check_kept(pipeline: Pipeline, opened: Checkpoint, interval: DataInterval, 
     intervals = mendable_intervals(pipeline, opened)
     if interval in intervals:
         return
-    position = opened.position()
     intervals_text = "none"
-    if position is not None and position.interval in intervals:
+    if intervals:
         intervals_text = f"those in {range_text(DataInterval(intervals[0].start_ms, intervals[-1].end_ms))}"
     raise InvalidRequestError(
         f"{pipeline.name}: {opened.directory} keeps no delta of interval {range_text(interval)}, it keeps "
-        f"{intervals_text}: they are kept for checkpoint.mendable, up to a change of a state or a restored savepoint",
+        f"{intervals_text}: they are kept for checkpoint.mendable, up to a change of a state, a restored savepoint or "
+        "a delta that was too large",
         kind="no-delta",
         hint=replay,
     )
