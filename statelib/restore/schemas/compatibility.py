@@ -170,10 +170,12 @@ def field_origins(stored: Row, wanted: Row, earlier: EarlierNames) -> tuple[int 
     """Return the index in the stored Row per wanted field, or None if the field is new.
 
     Fields are matched by name, then by earlier names. They are matched by position if the stored Row has no names,
-    because Flink does not write names."""
+    because Flink does not write names. A wanted field with the name of another position shows that the names count."""
     names = [field.name for field in stored.fields]
     if names == [f"f{i}" for i in range(len(names))] and len(names) == len(wanted.fields):
-        return tuple(range(len(names)))
+        pairs = zip(names, wanted.fields, strict=True)
+        if all(field.name == name or field.name not in names for name, field in pairs):
+            return tuple(range(len(names)))
     present = {field.name for field in wanted.fields}
     origin: list[int | None] = []
     for field in wanted.fields:

@@ -63,6 +63,8 @@ def _resolve(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Compatib
         (_row(a=LONG), _row(a=STRING, b=LONG), NO, "field 'a': expected string, found long"),
         (_row(a=_row(x=INT)), _row(a=_row(x=LONG, y=INT)), AFTER, "field 'y' (int) is new: null; field 'x': int"),
         (_row(f0=LONG, f1=INT), _row(a=LONG, b=LONG), AFTER, "field 'b' was called 'f1'; field 'b': int"),
+        (_row(f0=LONG, f1=LONG), _row(f0=LONG, b=LONG), AS_IS, "field 'b' was called 'f1'"),
+        (_row(f0=LONG, f1=LONG), _row(f1=LONG, f0=LONG), AFTER, "the value: fields in another order"),
         (LONG, LONG, AS_IS, ""),
         (FLOAT, DOUBLE, AFTER, "the value: float widened to double"),
         (ArrayOf(INT), ArrayOf(LONG), AFTER, "the value, elements: int widened to long"),
