@@ -48,7 +48,7 @@ def with_checks(
     samples = dict(_samples(deployment, pipeline, opened, manifest))
     return replace(
         facts,
-        trends=tuple(_trends(deployment, checks.drift, history, opened, manifest)),
+        trends=tuple(trends_of(deployment, checks.drift, history, opened, manifest)),
         comparisons=tuple(_comparisons(deployment, pipeline, history[-1:], samples)),
         samples=samples,
         expectations=tuple(_expectations(pipeline)),
@@ -75,16 +75,19 @@ def _history(lineage: Sequence[CheckpointRecord], length: int) -> list[Checkpoin
     return completed[:length][::-1]
 
 
-def _trends(
+def trends_of(
     deployment: Deployment,
     drift: Drift,
     history: list[CheckpointRecord],
     opened: Checkpoint,
     manifest: CheckpointManifest,
 ) -> Iterator[Trend]:
+    """Yield the numbers that are compared with those of ``history``: of the checkpoint, and of each state."""
     size, entries = drift.size_bytes, drift.entries
     if size is not None:
-        before = tuple(r.size_bytes for r in history if r.size_bytes is not None)
+        # A savepoint that was restored has another format, and so another size than a checkpoint of the same state.
+        of_checkpoints = [r.size_bytes for r in history if r.kind is SnapshotKind.CHECKPOINT]
+        before = tuple(size for size in of_checkpoints if size is not None)
         size_bytes = opened.metadata_size_bytes + sum(f.size_bytes for f in manifest.files)
         yield Trend("size_bytes", "checkpoint", before, size_bytes, size.most, size.level)
     if entries is not None:
