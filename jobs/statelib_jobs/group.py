@@ -45,9 +45,9 @@ def main() -> None:
 
 def named_errors(errors: Mapping[str, Exception]) -> dict[str, str]:
     """Return the kind and the text of each error, without secrets."""
-    known = secrets(os.environ)
+    to_hide = secrets(os.environ)
     texts = {name: f"{getattr(error, 'kind', type(error).__name__)}: {error}" for name, error in errors.items()}
-    return {name: hidden(text, known) for name, text in texts.items()}
+    return {name: hidden(text, to_hide) for name, text in texts.items()}
 
 
 if __name__ == "__main__":

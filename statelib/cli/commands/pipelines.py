@@ -75,6 +75,16 @@ def _document(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
+Deep = Annotated[
+    bool,
+    typer.Option(
+        "--deep",
+        help="Also read events of each pipeline's next interval with Spark, or of its last one if the next one is not "
+        "over, and try them.",
+    ),
+]
+
+
 @app.command(epilog="Example: statelib pipelines validate --directory dags/pipelines")
 def validate(
     pipeline: Annotated[
@@ -89,14 +99,7 @@ def validate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Treat warnings as faults. Use it on a host that has what the cluster has.")
     ] = False,
-    deep: Annotated[
-        bool,
-        typer.Option(
-            "--deep",
-            help="Also read events of each pipeline's next interval with Spark, or of its last one if the next one is "
-            "not over, and try them.",
-        ),
-    ] = False,
+    deep: Deep = False,
     start: Annotated[str | None, typer.Option("--start", help="For --deep: the start of another interval.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="For --deep: its end, if there is no schedule.")] = None,
     master: Master = "local[*]",

@@ -65,6 +65,7 @@ AssumeReady = Annotated[
         help="Do not check `ready` of the sources, nor whether an interval is over: the events are complete.",
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, and apply none.")]
 OptionalPipeline = Annotated[
     str | None, typer.Argument(metavar="[PIPELINE]", help="Name of the pipeline.", autocompletion=completion.pipelines)
 ]
@@ -83,7 +84,7 @@ def run(
     end: End = None,
     whole: Whole = False,
     assume_ready: AssumeReady = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, and apply none.")] = False,
+    dry_run: DryRun = False,
     master: Master = "local[*]",
     conf: SparkSettings = None,
     as_json: Json = False,
@@ -117,8 +118,9 @@ def run(
         check_over(definition, chosen, assume_ready=assume_ready)
         results: Results = []
         if not dry_run:
-            spark = (master, conf)
-            results = _applied(deployment, definition, chosen, spark, assume_ready=assume_ready, as_json=as_json)
+            results = _applied(
+                deployment, definition, chosen, (master, conf), assume_ready=assume_ready, as_json=as_json
+            )
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": _documents(results), "errors": {}}
     view: Iterable[Block] = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]

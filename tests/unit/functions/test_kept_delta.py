@@ -15,7 +15,7 @@ from statelib.wire.ragged import from_list
 COUNTED = StateDescriptor("s", StateKind.VALUE, LONG, meanings=(FieldMeaning("", "count"),))
 
 
-def kept(keys: list[bytes], before: int, start: int, end: int) -> StoredSideData:
+def stored_delta(keys: list[bytes], before: int, start: int, end: int) -> StoredSideData:
     """Return a stored delta that counts for some key groups."""
     values = [pa.array([value] * len(keys), pa.int64()) for value in (1, before)]
     delta = KeptDelta(COUNTED, from_list(keys), np.zeros(len(keys), np.bool_), *values)
@@ -25,7 +25,9 @@ def kept(keys: list[bytes], before: int, start: int, end: int) -> StoredSideData
 
 def test_the_replaced_part_of_a_divided_delta_does_not_count() -> None:
     keys = [b"\0a", b"\1b", b"\2c"]
-    stored = SideData("d", [kept(keys, 10, 0, 0), kept(keys[1:2], 20, 1, 1), kept(keys, 10, 2, 3)])
+    stored = SideData(
+        "d", [stored_delta(keys, 10, 0, 0), stored_delta(keys[1:2], 20, 1, 1), stored_delta(keys, 10, 2, 3)]
+    )
     delta = decoded(COUNTED, "d", stored.read_parts(), 4)
     assert delta.keys.to_list() == keys
     assert delta.before.to_pylist() == [10, 20, 10]

@@ -1,4 +1,4 @@
-"""What the job of a group prints about the pipelines that failed."""
+"""The errors of its pipelines that the job of a group prints."""
 
 import pytest
 from statelib_jobs.group import named_errors

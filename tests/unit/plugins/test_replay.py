@@ -1,4 +1,4 @@
-"""Which run a replay runs again next, by what Airflow has run and by what the state has."""
+"""The run that a replay runs again next, by the runs of Airflow and by the intervals of the state."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
