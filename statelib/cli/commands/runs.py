@@ -118,9 +118,7 @@ def run(
         check_over(definition, chosen, assume_ready=assume_ready)
         results: Results = []
         if not dry_run:
-            results = _applied(
-                deployment, definition, chosen, (master, conf), assume_ready=assume_ready, as_json=as_json
-            )
+            results = _applied(deployment, definition, chosen, (master, conf), ready=assume_ready, as_json=as_json)
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": _documents(results), "errors": {}}
     view: Iterable[Block] = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
@@ -136,7 +134,7 @@ def _applied(
     intervals: Sequence[DataInterval],
     spark: tuple[str, list[str] | None],
     *,
-    assume_ready: bool,
+    ready: bool,
     as_json: bool,
 ) -> Results:
     """Apply the intervals one after the other. If one fails, show those that are complete. Without intervals, publish
@@ -153,7 +151,7 @@ def _applied(
             for interval in intervals:
                 step = progress.next_piece(f"{pipeline.name} {minute(interval.start_ms)}")
                 result = run_interval(
-                    running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=assume_ready
+                    running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=ready
                 )
                 results.append(result)
     except StatelibError as error:
