@@ -3,9 +3,8 @@
 Source: docs/spec/protocol.md#what-the-gate-proves.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import pairwise
 
 from statelib.definition.parts.quality import Rotation
 from statelib.definition.pipeline import Pipeline
@@ -78,31 +77,22 @@ def turn_of(rotation: Rotation, number: int, *, entries: int = 0, changes: int =
     return Turn(number, rotation.rotate, (-(-entries // most) - 1).bit_length() if entries > most else 0)
 
 
-def number_of_run(record: CheckpointRecord, lineage: Sequence[CheckpointRecord]) -> int:
-    """Return the number of the run that took a checkpoint. ``lineage``: as for :func:`reading_of`.
-
-    It grows by one from a checkpoint of a history to the next, even if a restore came between, and by one with each
-    further restore of the same checkpoint. So neither a history that is restored before each run nor one that is
-    restored again and again has some of the turns only."""
-    generations = [record.generation, *(one.generation for one in lineage)]
-    return len(lineage) + record.generation - sum(later > earlier for later, earlier in pairwise(generations))
-
-
 def reading_of(
     pipeline: Pipeline,
     opened: Checkpoint,
     base: Checkpoint | None,
     *,
     record: CheckpointRecord,
-    lineage: Sequence[CheckpointRecord],
+    checkpoints: int,
 ) -> Reading:
-    """Return the reading of a checkpoint. ``base``: the base if the gate has proved it, else None. ``lineage``: the
-    records of its base, the base's base and so on."""
+    """Return the reading of a checkpoint. ``base``: the base if the gate has proved it, else None. ``checkpoints``: the
+    number of checkpoints in the history before it. Each restore counts too, so that a history that is restored again
+    and again goes on to other turns."""
     rotation, manifest = pipeline.checks.read_back, opened.manifest
     if base is None or manifest is None or not isinstance(rotation, Rotation):
         return _read_everything(opened)
     entries = sum(statistics.total_entries for statistics in manifest.statistics)
-    turn = turn_of(rotation, number_of_run(record, lineage), entries=entries, changes=manifest.events.applied)
+    turn = turn_of(rotation, checkpoints + record.generation, entries=entries, changes=manifest.events.applied)
     return read_what_is_new(opened, base, turn)
 
 

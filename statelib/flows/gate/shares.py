@@ -88,7 +88,7 @@ def shares_of(
     base = deployment.open(lineage[0]) if lineage else None
     is_proved = bool(lineage) and catalog.gate.has_proved(record.pipeline, lineage[0].checkpoint_id)
     proved = base if is_proved and base is not None and not has_merged(opened, base) else None
-    reading = reading_of(pipeline, opened, proved, record=record, lineage=lineage)
+    reading = reading_of(pipeline, opened, proved, record=record, checkpoints=len(lineage))
     if reading.size_bytes < pipeline.checks.in_job_from_bytes:
         return None
     before = None

@@ -43,7 +43,7 @@ def collect_facts(
     before = deployment.open(lineage[0]) if lineage and opened.manifest is not None else None
     merged = before is not None and has_merged(opened, before)
     proved = before if base_proved and not merged else None
-    reading = reading_of(pipeline, opened, proved, record=record, lineage=lineage)
+    reading = reading_of(pipeline, opened, proved, record=record, checkpoints=len(lineage))
     by_job = trusts_job and opened.manifest is not None and opened.manifest.read_by_job
     if by_job and opened.manifest is not None:
         reading = Reading((), frozenset(file.path for file in opened.manifest.files), ())

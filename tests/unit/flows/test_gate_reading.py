@@ -1,13 +1,10 @@
 """Everything that is known is read again in turns, the files in fewer runs than the entries of a large state."""
 
-from types import SimpleNamespace
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from statelib.definition.parts.quality import Rotation
-from statelib.flows.gate.reading import number_of_run, turn_of
+from statelib.flows.gate.reading import turn_of
 
 SIZES = st.integers(1, 300)
 TURNS = st.integers(2, 40)
@@ -52,24 +49,6 @@ def test_every_key_group_is_read_within_the_longest_rotation_of_a_changing_state
         for run in range(first, first + (turns << longest))
     ]
     assert set.union(*read) == set(range(max_parallelism))
-
-
-def run(generation: int) -> Any:
-    return SimpleNamespace(generation=generation)
-
-
-@given(st.lists(st.booleans(), min_size=2, max_size=30), st.integers(0, 5))
-def test_runs_of_a_history_have_all_turns_with_or_without_restores_before_them(
-    restored: list[bool], first: int
-) -> None:
-    runs = [run(first + sum(restored[: number + 1])) for number in range(len(restored))]
-    numbers = [number_of_run(one, runs[:number][::-1]) for number, one in enumerate(runs)]
-    assert numbers == list(range(numbers[0], numbers[0] + len(runs)))
-
-
-def test_each_run_after_a_restore_of_the_same_checkpoint_has_another_turn() -> None:
-    history = [run(1), run(1), run(0)]
-    assert [number_of_run(run(generation), history) for generation in range(2, 6)] == [3, 4, 5, 6]
 
 
 @given(st.integers(2, 40), st.integers(1, 10**6), st.integers(0, 10**12), st.integers(0, 10**7))
