@@ -77,8 +77,7 @@ class SideData:
         if self._written is not None:
             return [self._written]
         if self._pieces is None:
-            by_handle = {part.handle: part for part in self._stored}
-            self._pieces = list(dict.fromkeys(part.read() for part in by_handle.values()))
+            self._pieces = list(dict.fromkeys(data for _, data in self.read_parts()))
         return list(self._pieces)
 
     def read_parts(self) -> list[tuple[KeyGroupRange, bytes]]:

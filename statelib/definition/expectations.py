@@ -105,7 +105,7 @@ def parameter_problem(form: str, value: object) -> str:
         MATCHES: value in ("any", "all"),
         PAIRS: len(_items(value)) > 0 and all(len(_items(item)) == 2 for item in _items(value)),
         SWITCH: isinstance(value, bool),
-        VALUES: isinstance(value, list | tuple) and len(value) > 0,
+        VALUES: len(_items(value)) > 0,
     }[form]
     return "" if right else f"expected {form}, found {value!r:.60}"
 
@@ -123,8 +123,10 @@ def problems_together(expectation: str, given: Mapping[str, object]) -> Iterator
 
 
 def _is_pattern(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
     try:
-        re.compile(value if isinstance(value, str) else "[")
+        re.compile(value)
     except re.error:
         return False
     return True
@@ -136,4 +138,4 @@ def _items(value: object) -> tuple[object, ...]:
 
 
 def _all_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(item, str) for item in value)
+    return len(_items(value)) > 0 and all(isinstance(item, str) for item in _items(value))

@@ -12,12 +12,12 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_parsing_context
 
-from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import Schedule
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
-from statelib_airflow.airflow_internals import deadline_alert, interval_timetable
+from statelib_airflow.airflow_internals import interval_timetable
 from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, mend_tasks, restore_tasks
+from statelib_airflow.dags.alerts import deadlines, notifiers
 from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
 from statelib_airflow.dags.group_dags import group_dag, groups_of
 from statelib_airflow.links import link_checkpoint
@@ -288,18 +288,12 @@ def _common(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
 
 
 def _notifiers(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Return the arguments of a StatelibNotifier per entry of ``alerts.notify``; without entries, of one that logs."""
-    chosen = [{"notifier": n.notifier, "arguments": dict(n.arguments)} for n in pipeline.alerts.notify]
-    return [{"pipeline": pipeline.name, **notifier} for notifier in chosen or [{}]]
+    return notifiers(pipeline.name, pipeline.alerts.notify)
 
 
 def _deadline(pipeline: Pipeline) -> list[Any] | None:
-    """Return the deadline of a run, counted from when it was queued, because intervals of a backfill lie in the
-    past."""
-    if pipeline.alerts.deadline is None:
-        return None
-    longest = timedelta(milliseconds=milliseconds(pipeline.alerts.deadline))
-    return [deadline_alert(longest, StatelibNotifier, arguments) for arguments in _notifiers(pipeline)]
+    longest = pipeline.alerts.deadline
+    return None if longest is None else deadlines((longest, arguments) for arguments in _notifiers(pipeline))
 
 
 def _document(pipeline: Pipeline, does: str, more: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import DAG, get_current_context, task
 
-from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.model import Notify
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib_airflow.airflow_internals import deadline_alert
+from statelib_airflow.dags.alerts import deadlines, notifiers
 from statelib_airflow.dags.dag_settings import DagSettings
 from statelib_airflow.group_operator import BEGUN, GroupCheckpointOperator
 from statelib_airflow.hooks import hook_of_run
@@ -80,14 +80,12 @@ def _defaults(group: str, pipelines: Sequence[Pipeline]) -> dict[str, Any]:
 
 
 def _notifiers(group: str, pipelines: Sequence[Pipeline]) -> list[dict[str, Any]]:
-    """Return the arguments of a StatelibNotifier per notifier of the pipelines, each once; without notifiers, of one
-    that logs."""
-    chosen: list[dict[str, Any]] = []
+    """Return the arguments of a StatelibNotifier per notifier of the pipelines, each once."""
+    chosen: list[Notify] = []
     for entry in (entry for pipeline in pipelines for entry in pipeline.alerts.notify):
-        notifier = {"notifier": entry.notifier, "arguments": dict(entry.arguments)}
-        if notifier not in chosen:
-            chosen.append(notifier)
-    return [{"pipeline": f"group {group}", **notifier} for notifier in chosen or [{}]]
+        if entry not in chosen:
+            chosen.append(entry)
+    return notifiers(f"group {group}", chosen)
 
 
 def _deadlines(group: str, pipelines: Sequence[Pipeline]) -> list[Any] | None:
@@ -98,10 +96,7 @@ def _deadlines(group: str, pipelines: Sequence[Pipeline]) -> list[Any] | None:
         for arguments in _notifiers(group, [pipeline]):
             if longest is not None and (longest, arguments) not in chosen:
                 chosen.append((longest, arguments))
-    return [
-        deadline_alert(timedelta(milliseconds=milliseconds(longest)), StatelibNotifier, arguments)
-        for longest, arguments in chosen
-    ] or None
+    return deadlines(chosen)
 
 
 @task(task_id="abort", retries=2)

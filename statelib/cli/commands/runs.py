@@ -118,14 +118,21 @@ def run(
         check_over(definition, chosen, assume_ready=assume_ready)
         results: Results = []
         if not dry_run:
-            results = _applied(deployment, definition, chosen, (master, conf), ready=assume_ready, as_json=as_json)
+            results = _applied(
+                deployment, definition, chosen, (master, conf), assume_ready=assume_ready, as_json=as_json
+            )
     document: dict[str, object] = {"pipeline": pipeline, "group": None, "dry_run": dry_run, "intervals": chosen}
     document |= {"checkpoints": _documents(results), "errors": {}}
-    view: Iterable[Block] = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
+    present(document, _result_view(pipeline, chosen, results, dry_run=dry_run, end_ms=bounds[1]), as_json)
+
+
+def _result_view(
+    pipeline: str, chosen: Sequence[DataInterval], results: Results, *, dry_run: bool, end_ms: int | None
+) -> Iterable[Block]:
     if not chosen:
-        until = "of its schedule" if bounds[1] is None else f"that end by {when(bounds[1])} UTC"
-        view = [Note(f"nothing to apply: the state of {pipeline} has all intervals {until}")]
-    present(document, view, as_json)
+        until = "of its schedule" if end_ms is None else f"that end by {when(end_ms)} UTC"
+        return [Note(f"nothing to apply: the state of {pipeline} has all intervals {until}")]
+    return _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
 
 
 def _applied(
@@ -134,7 +141,7 @@ def _applied(
     intervals: Sequence[DataInterval],
     spark: tuple[str, list[str] | None],
     *,
-    ready: bool,
+    assume_ready: bool,
     as_json: bool,
 ) -> Results:
     """Apply the intervals one after the other. If one fails, show those that are complete. Without intervals, publish
@@ -151,7 +158,7 @@ def _applied(
             for interval in intervals:
                 step = progress.next_piece(f"{pipeline.name} {minute(interval.start_ms)}")
                 result = run_interval(
-                    running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=ready
+                    running, deployment, pipeline, interval, owner=OWNER, step=step, assume_ready=assume_ready
                 )
                 results.append(result)
     except StatelibError as error:

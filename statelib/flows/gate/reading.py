@@ -87,13 +87,24 @@ def reading_of(
 ) -> Reading:
     """Return the reading of a checkpoint. ``base``: the base if the gate has proved it, else None. ``checkpoints``: the
     number of checkpoints in the history before it. Each restore counts too, so that a history that is restored again
-    and again goes on to other turns."""
+    and again goes on to other turns. If open deltas of the base were merged with the state, everything is read."""
     rotation, manifest = pipeline.checks.read_back, opened.manifest
-    if base is None or manifest is None or not isinstance(rotation, Rotation):
+    if base is None or manifest is None or not isinstance(rotation, Rotation) or has_merged(opened, base):
         return _read_everything(opened)
     entries = sum(statistics.total_entries for statistics in manifest.statistics)
     turn = turn_of(rotation, checkpoints + record.generation, entries=entries, changes=manifest.events.applied)
     return read_what_is_new(opened, base, turn)
+
+
+def has_merged(opened: Checkpoint, base: Checkpoint) -> bool:
+    """Return whether open deltas of the base are merged with the state of the snapshot."""
+    before, now = (
+        {(delta.checkpoint_id, str(delta.key_group_range)) for delta in each.manifest.deltas}
+        if each.manifest
+        else set()
+        for each in (base, opened)
+    )
+    return not before <= now
 
 
 def _read_everything(opened: Checkpoint) -> Reading:

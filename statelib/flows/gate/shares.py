@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError
 from statelib.flows.gate.reading import Reading, reading_of
-from statelib.flows.gate.stored_facts import base_statistics, has_merged
+from statelib.flows.gate.stored_facts import base_statistics
 from statelib.flows.wiring import Deployment
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord
@@ -86,8 +86,7 @@ def shares_of(
         return None
     lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
     base = deployment.open(lineage[0]) if lineage else None
-    is_proved = bool(lineage) and catalog.gate.has_proved(record.pipeline, lineage[0].checkpoint_id)
-    proved = base if is_proved and base is not None and not has_merged(opened, base) else None
+    proved = base if lineage and catalog.gate.has_proved(record.pipeline, lineage[0].checkpoint_id) else None
     reading = reading_of(pipeline, opened, proved, record=record, checkpoints=len(lineage))
     if reading.size_bytes < pipeline.checks.in_job_from_bytes:
         return None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from statelib.coordinator.invariants import covers_exactly_once
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
-from statelib.flows.gate.reading import Reading, reading_of
+from statelib.flows.gate.reading import Reading, has_merged, reading_of
 from statelib.flows.restore.continuation import continuation
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
@@ -42,8 +42,7 @@ def collect_facts(
     If open deltas of the base were merged with the state, everything is read and compared with the manifest alone."""
     before = deployment.open(lineage[0]) if lineage and opened.manifest is not None else None
     merged = before is not None and has_merged(opened, before)
-    proved = before if base_proved and not merged else None
-    reading = reading_of(pipeline, opened, proved, record=record, checkpoints=len(lineage))
+    reading = reading_of(pipeline, opened, before if base_proved else None, record=record, checkpoints=len(lineage))
     by_job = trusts_job and opened.manifest is not None and opened.manifest.read_by_job
     if by_job and opened.manifest is not None:
         reading = Reading((), frozenset(file.path for file in opened.manifest.files), ())
@@ -71,17 +70,6 @@ def collect_facts(
         source=source,
         partial=_partial(opened, reading, written, by_job=by_job),
     )
-
-
-def has_merged(opened: Checkpoint, base: Checkpoint) -> bool:
-    """Return whether open deltas of the base are merged with the state of the snapshot."""
-    before, now = (
-        {(delta.checkpoint_id, str(delta.key_group_range)) for delta in each.manifest.deltas}
-        if each.manifest
-        else set()
-        for each in (base, opened)
-    )
-    return not before <= now
 
 
 def _verify_files(opened: Checkpoint, reading: Reading) -> list[FileFinding]:

@@ -19,8 +19,9 @@ def former_head(deployment: Deployment, pipeline: Pipeline) -> PipelineHead | No
     """Return the head of a former name that the next run continues from. None if no former name has a head, or if the
     pipeline has, or ever had, a checkpoint of its own: one whose state was deleted does not begin with an older one."""
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
-    own = (record for record in catalog.list(name) if record.owner is Owner.SYSTEM)
-    if catalog.head(name).head is not None or any(map(is_committed, own)):
+    if not pipeline.renamed_from or catalog.head(name).head is not None:
+        return None
+    if any(is_committed(record) for record in catalog.list(name) if record.owner is Owner.SYSTEM):
         return None
     heads = (catalog.head(PipelineName(former)) for former in pipeline.renamed_from)
     return next((head for head in heads if head.head is not None), None)
