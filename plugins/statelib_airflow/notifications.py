@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -117,9 +118,9 @@ def _explained(exception: object) -> tuple[str, str]:
 
 def _checkpoint_id(context: Mapping[str, Any]) -> int | None:
     """Return the id of the checkpoint that the run began; None if the run began none, or it is unknown."""
-    instance = context["ti"]
-    pull = getattr(instance, "xcom_pull", None)
-    pulled = pull(task_ids="begin", key="checkpoint_id") if pull else None
+    pulled = None
+    with suppress(Exception):  # an alert goes out even if the API server does not answer
+        pulled = context["ti"].xcom_pull(task_ids="begin", key="checkpoint_id")
     return int(pulled) if pulled is not None else None
 
 

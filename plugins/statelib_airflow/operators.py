@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow.sdk import BaseOperator
 
 from statelib_airflow.hooks import StatelibHook, is_path
@@ -136,7 +136,7 @@ class CheckpointOperator(StatelibSparkOperator):
             report = steps.check(hook, self.pipeline, begun.checkpoint_id)
             failing = "register"
             facts = steps.register(hook, self.pipeline, begun.checkpoint_id, report, context)
-        except Exception as error:
+        except (Exception, AirflowTaskTimeout) as error:
             if isinstance(error, AirflowFailException) or runs.is_last_try(context):
                 steps.abort(hook, pipeline.name, begun.checkpoint_id, [failing], context)
             raise

@@ -8,7 +8,7 @@ import contextlib
 import re
 from dataclasses import dataclass
 
-from statelib.errors import UnsupportedError
+from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.storage.places import Places
 from statelib.storage.ports.inventory import SourceEntry
 from statelib.storage.ports.kind import StorageKind
@@ -18,6 +18,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HADOOPS = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of schemes, and the names of the same schemes here."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")
+_WILDCARD = re.compile(r"\\.|\[[^\]]+\]|\{[^{}]*\}|.", re.DOTALL)
+"""One wildcard of a name, or one of its other characters."""
+_OTHER = re.compile(r"[^\w-]")
+"""A character without a meaning between brackets."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +89,35 @@ def _is_hidden(entry: SourceEntry, pattern_length: int) -> bool:
 
 def name_expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a name with Hadoop's wildcards: ``*``, ``?``, ``[a-c]``, ``[^a]``, ``[!a]`` and
-    ``{a,b}``."""
-    pattern = pattern.replace("[!", "[^")
-    text = re.sub(r"[^\w*?\[\]{},^-]", lambda match: re.escape(match[0]), pattern)
-    text = text.replace("*", ".*").replace("?", ".")
-    text = re.sub(r"\{([^{}]*)\}", lambda match: f"(?:{match[1].replace(',', '|')})", text)
-    return re.compile(text, re.DOTALL)
+    ``{a,b}``. A backslash takes the next character as it is.
+
+    Raises InvalidRequestError (``bad-wildcard``)."""
+    try:
+        return re.compile(_translated(pattern), re.DOTALL)
+    except re.error as error:
+        raise InvalidRequestError(
+            f"source: the wildcards of {pattern!r} are wrong ({error}): expected *, ?, [a-c], [^a] or {{a,b}}",
+            kind="bad-wildcard",
+            hint="write a backslash before a bracket or a brace that is a part of the name",
+        ) from error
+
+
+def _translated(pattern: str) -> str:
+    return _WILDCARD.sub(lambda match: _expression(match[0]), pattern)
+
+
+def _expression(wildcard: str) -> str:
+    """Return the regular expression of one wildcard, or of one character of a name."""
+    first, inner = wildcard[0], wildcard[1:-1]
+    if wildcard in ("*", "?"):
+        return {"*": ".*", "?": "."}[wildcard]
+    if first == "\\" and len(wildcard) == 2:
+        return re.escape(wildcard[1])
+    if first == "[" and inner:
+        negated = "^" if inner[0] in "!^" else ""
+        return f"[{negated}{_OTHER.sub(lambda match: re.escape(match[0]), inner[len(negated) :])}]"
+    if first == "{" and len(wildcard) > 1:
+        return f"(?:{'|'.join(map(_translated, inner.split(',')))})"
+    if first in "[{":
+        raise re.error(f"'{first}' has no end")
+    return re.escape(wildcard)

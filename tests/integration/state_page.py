@@ -24,9 +24,9 @@ from tests.integration.shop import environment as shop_environment
 from tests.integration.shop import open_shop
 from tests.support.worlds import publish_here
 
-ROLES = {"nora": "", "vera": "viewer", "eddie": "user", "olga": "op", "ada": "admin", "tom": "user"}
+ROLES = {"nora": "", "vera": "viewer", "eddie": "user", "olga": "op", "ada": "admin", "tom": "user", "gus": "user"}
 """The roles of the users: without any right, viewer, editor, operator, administrator; Tom has rights only on the
-DAGs of tours."""
+DAGs of tours, and Gus only on the savepoint DAG of sales, as if sales were in a group."""
 RUN = "manual__2013-01-05T00:00:00+00:00"
 QUARANTINED, REPORTED = 3, 7
 PATIENCE_S = 300.0

@@ -123,6 +123,31 @@ def test_only_the_last_try_aborts_a_checkpoint(
     assert states == [(2, "PENDING", ""), (3, "ABORTED", "run r1: snapshot failed")]
 
 
+def test_a_task_that_runs_into_its_timeout_aborts_its_checkpoint(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The script sends the signal by which Airflow ends a task after its ``execution_timeout``."""
+    from airflow.sdk.exceptions import AirflowTaskTimeout
+    from airflow.sdk.execution_time.timeout import timeout
+    from statelib_airflow.operators import CheckpointOperator
+
+    submit = tmp_path / "spark-submit"
+    submit.write_text("#!/bin/sh\nkill -ALRM $PPID\nexec sleep 600\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    bounds = {"data_interval_start": DAY_2 - DAY, "data_interval_end": DAY_2}
+    run = SimpleNamespace(dag_id="own", run_id="r1", consumed_asset_events=[], **bounds)
+    operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")
+    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="checkpoint", try_number=1, max_tries=0)
+    instance.get_previous_dagrun = lambda _state: None
+    with pytest.raises(AirflowTaskTimeout), timeout(600):
+        operator.execute({"dag_run": run, "ti": instance, "task": operator})
+    operator.on_kill()
+    newest = deployment.catalog().list("tours")[0]
+    assert (str(newest.state), newest.reason) == ("ABORTED", "run r1: snapshot failed")
+
+
 def test_each_task_has_a_savepoint_of_its_own_and_its_tries_have_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -315,6 +340,18 @@ def test_the_reason_is_the_last_line_of_the_job_if_it_printed_one(exception: Bas
     alert = alert_of("sales", context_of(exception, None))
     assert (alert.reason, alert.checkpoint_id) == (reason, None)
     assert alert.title == "statelib: sales: register failed"
+
+
+def test_an_alert_goes_out_without_the_id_that_airflow_does_not_answer(deployment: Deployment, sent: list[str]) -> None:
+    from statelib_airflow.notifications import StatelibNotifier
+
+    def unanswered(**_: object) -> int:
+        raise ConnectionError("the API server does not answer")
+
+    context = context_of(RuntimeError("no answer"))
+    context["ti"].xcom_pull = unanswered
+    StatelibNotifier("sales", "pagers.Pager", {"text": "{{ statelib.title }}"})(context)
+    assert sent == ["statelib: sales: register failed"]
 
 
 def test_a_missed_deadline_is_reported(deployment: Deployment, sent: list[str]) -> None:

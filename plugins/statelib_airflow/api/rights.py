@@ -1,4 +1,5 @@
-"""The rights of users: a user must be signed in to Airflow, and may see a pipeline if he may read its DAG.
+"""The rights of users: a user must be signed in to Airflow, and may see a pipeline if he may read its checkpoint or its
+savepoint DAG.
 
 Airflow does not protect the routes of plugins. These functions are dependencies of the routers, so that every route
 has them.
@@ -35,29 +36,32 @@ def reads_dags(user: User) -> None:
 
 
 def reads_pipeline(name: str, user: User) -> PipelineName:
-    """Return the pipeline in the path. Raise 403 for a user who may not read its DAG, even if there is no such DAG."""
+    """Return the pipeline in the path. Raise 403 for a user who may not see it, even if there is no such pipeline."""
     pipeline = pipeline_name(name)
-    _require(user, checkpoint_dag(pipeline))
+    _require_state(user, pipeline)
     return pipeline
 
 
 def reads_run(dag_id: str, user: User) -> PipelineName:
     """Return the pipeline of a DAG. Raise 403 for a user who may not read that DAG, or the pipeline's checkpoints."""
     pipeline = pipeline_name(dag_id.rpartition(".")[0])
-    _require(user, dag_id)
-    _require(user, checkpoint_dag(pipeline))
+    if not airflow_internals.permitted_dags(user, [dag_id], "read"):
+        raise HTTPException(403, f"you may not read the DAG {dag_id}")
+    _require_state(user, pipeline)
     return pipeline
 
 
-def checkpoint_dag(pipeline: str) -> str:
-    """Return the id of the DAG whose readers may see a pipeline's state."""
-    return f"{pipeline}.checkpoint"
+def state_dags(pipeline: str) -> tuple[str, str]:
+    """Return the ids of the DAGs each of whose readers may see a pipeline's state. A pipeline of a group has only the
+    second one."""
+    return f"{pipeline}.checkpoint", f"{pipeline}.savepoint"
 
 
 def readable(user: AirflowUser, pipelines: Collection[PipelineName]) -> list[PipelineName]:
     """Return the pipelines that the user may see, in the given order."""
-    allowed = airflow_internals.permitted_dags(user, [checkpoint_dag(name) for name in pipelines], "read")
-    return [name for name in pipelines if checkpoint_dag(name) in allowed]
+    dag_ids = [dag_id for name in pipelines for dag_id in state_dags(name)]
+    allowed = airflow_internals.permitted_dags(user, dag_ids, "read")
+    return [name for name in pipelines if not allowed.isdisjoint(state_dags(name))]
 
 
 def triggerable(user: AirflowUser, pipelines: Collection[PipelineName]) -> set[str]:
@@ -66,6 +70,6 @@ def triggerable(user: AirflowUser, pipelines: Collection[PipelineName]) -> set[s
     return {dag_id.rpartition(".")[0] for dag_id in allowed}
 
 
-def _require(user: AirflowUser, dag_id: str) -> None:
-    if not airflow_internals.permitted_dags(user, [dag_id], "read"):
-        raise HTTPException(403, f"you may not read the DAG {dag_id}")
+def _require_state(user: AirflowUser, pipeline: PipelineName) -> None:
+    if not readable(user, [pipeline]):
+        raise HTTPException(403, f"you may not read the DAG {' or '.join(state_dags(pipeline))}")

@@ -73,7 +73,11 @@ _COLUMNS = (
 
 def _document(record: CheckpointRecord, in_lineage: bool, gate: GateSummary | None) -> dict[str, Any]:
     numbers = None if gate is None else asdict(gate) | {"passed": gate.passed}
-    return asdict(record) | {"in_head_lineage": in_lineage, "gate": numbers}
+    return _facts(record) | {"in_head_lineage": in_lineage, "gate": numbers}
+
+
+def _facts(record: CheckpointRecord) -> dict[str, Any]:
+    return asdict(record) | {"mends": asdict(record.mends) if record.mends else None}
 
 
 def _list_view(rows: Sequence[Row], everything: bool) -> Iterator[Block]:
@@ -115,7 +119,7 @@ def show(checkpoint: NamedCheckpoint, as_json: Json = False) -> None:
         quality = deployment.catalog().gate.results(record.pipeline, record.checkpoint_id)
         opened = deployment.open(record) if record.state in _STORED else None
         snapshot = describe(opened) if opened else None
-        document = asdict(record) | {"quality": quality, "snapshot": snapshot}
+        document = _facts(record) | {"quality": quality, "snapshot": snapshot}
         present(document, _show_view(record, quality, snapshot), as_json)
 
 

@@ -34,6 +34,9 @@ CASES = [
     ("*/_SUCCESS", True, 0),
     ("day-1/*", True, 1),
     ("d.y-1*", False, 0),
+    ("[[d]ay-1*", True, 2),
+    ("day-{1,[1]?}/a*", True, 2),
+    ("o{ne,,x}.c{s,}v", True, 1),
 ]
 
 
@@ -79,6 +82,20 @@ def test_a_source_that_cannot_be_listed_is_refused_by_name(path: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         look_at_source(path, PLACES)
     assert caught.value.kind == "source-not-visible"
+
+
+def test_a_backslash_takes_a_bracket_as_it_is(tmp_path: Path) -> None:
+    for name in ("day-[1]", "day-1"):
+        (tmp_path / name).mkdir()
+    assert look_at_source(f"{tmp_path}/day-\\[1\\]", PLACES).exists
+    assert not look_at_source(f"{tmp_path}/day-\\[2\\]", PLACES).exists
+
+
+@pytest.mark.parametrize("name", ["day-[1", "day-{1,2", "{a,{b,c}}", "[z-a]"])
+def test_wildcards_without_an_end_are_refused_as_spark_refuses_them(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidRequestError, match="wildcards") as caught:
+        look_at_source(f"{tmp_path}/{name}", PLACES)
+    assert caught.value.kind == "bad-wildcard"
 
 
 def test_a_path_that_cannot_be_read_is_not_reported_as_missing(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ function checkpointOf(recipe: Recipe, at: number, base: number | null, random: (
     completed_at_ms: done ? created + duration : null,
     duration_ms: done ? duration : null,
     sync_ms: done ? sync : null,
-    async_ms: done ? asynchronous : null,
+    async_ms: done ? asynchronous + upload : null,
     upload_ms: done ? upload : null,
     entries: done ? entries : null,
     keys: done ? keys : null,

@@ -44,6 +44,7 @@ export function parse(hash: string): Route {
   if (first === undefined || first === "") return { at: "overview", query };
   if (first === "storage" && parts.length === 1) return { at: "storage", pipeline: null, query };
   if (first === "dag" && second) return ofDag(second, query);
+  if (first === "run" && second && third && pipelineOf(second) === null) return { at: "overview", query };
   if (first === "run" && second && third) return { at: "run", dag: second, run: parts.slice(2).join("/"), query };
   if ((first === "p" || first === "pipelines") && second) return ofPipeline(second, third, fourth, parts.length, query);
   return { at: "nowhere", text: hash, query };
@@ -63,14 +64,14 @@ function ofPipeline(pipeline: string, third: string | undefined, fourth: string 
   return { at: "nowhere", text: `#/p/${pipeline}/${third ?? ""}`, query };
 }
 
-/** A pipeline's DAGs are `<pipeline>.checkpoint`, `.savepoint`, `.restore` and `.dispose`; any other DAG has no state of its own. */
+/** A pipeline's DAGs are `<pipeline>.checkpoint`, `.savepoint`, `.restore`, `.mend` and `.dispose`. That of a group shows the overview, as any other DAG does. */
 function ofDag(dag: string, query: Query): Route {
   const pipeline = pipelineOf(dag);
   return pipeline === null ? { at: "overview", query } : { at: "history", pipeline, query };
 }
 
 export function pipelineOf(dag: string): string | null {
-  return /^(.+)\.(?:checkpoint|savepoint|restore|dispose)$/.exec(dag)?.[1] ?? null;
+  return /^(.+)\.(?:checkpoint|savepoint|restore|mend|dispose)$/.exec(dag)?.[1] ?? null;
 }
 
 const id = (digits: string | undefined) => (digits && /^[1-9]\d{0,15}$/.test(digits) ? Number(digits) : null);

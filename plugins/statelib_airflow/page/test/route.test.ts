@@ -21,7 +21,14 @@ describe("places", () => {
   it("finds the pipeline of a DAG", () => {
     expect(parse("#/dag/route_delays.checkpoint")).toMatchObject({ at: "history", pipeline: "route_delays" });
     expect(parse("#/dag/a.restore.dispose")).toMatchObject({ at: "history", pipeline: "a.restore" });
+    expect(parse("#/dag/a.mend")).toMatchObject({ at: "history", pipeline: "a" });
+    expect(parse("#/run/a.mend/manual__1")).toMatchObject({ at: "run", dag: "a.mend", run: "manual__1" });
     expect(parse("#/dag/state_cleanup")).toMatchObject({ at: "overview" });
+  });
+
+  it("shows all pipelines for a group, whose runs take a checkpoint of each", () => {
+    expect(parse("#/dag/shop.group")).toMatchObject({ at: "overview" });
+    expect(parse("#/run/shop.group/scheduled__2013-01-08")).toMatchObject({ at: "overview" });
   });
 
   it("keeps a run's id as it is, encoded or not", () => {

@@ -259,7 +259,7 @@ function Lasted({ one, longest }: { one: CheckpointRow; longest: number }) {
   if (one.state === "PENDING") return <span className="busy-line">{duration(Math.max(0, now - one.created_at_ms))} so far</span>;
   if (one.duration_ms === null) return <span className="none">{NONE}</span>;
   const parts = split(one);
-  const said = `sync ${duration(one.sync_ms)}, async ${duration(one.async_ms)}, upload ${duration(one.upload_ms)}`;
+  const said = `sync ${duration(one.sync_ms)}, async ${duration(one.async_ms)}, of which upload ${duration(one.upload_ms)}`;
   return (
     <span className="lasted" title={said}>
       {duration(parts.total)}

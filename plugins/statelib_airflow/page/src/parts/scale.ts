@@ -11,6 +11,7 @@ export function ticks(most: number, steps: number, base: 10 | 1024 = 10): number
   return Array.from({ length: Math.ceil(most / step - 1e-9) + 1 }, (_, at) => at * step);
 }
 
+/** The parts of a duration, which do not overlap: `async` is without `upload`, which a checkpoint's `async_ms` includes. */
 export interface Split {
   sync: number;
   async: number;
@@ -23,17 +24,17 @@ export interface Split {
 export function split(checkpoint: Pick<CheckpointRow, "sync_ms" | "async_ms" | "upload_ms" | "duration_ms">): Split {
   const sync = checkpoint.sync_ms ?? 0;
   const asynchronous = checkpoint.async_ms ?? 0;
-  const upload = checkpoint.upload_ms ?? 0;
-  const known = sync + asynchronous + upload;
-  const total = Math.max(checkpoint.duration_ms ?? 0, known);
-  return { sync, async: asynchronous, upload, rest: total - known, total };
+  const upload = Math.min(checkpoint.upload_ms ?? 0, asynchronous);
+  const measured = sync + asynchronous;
+  const total = Math.max(checkpoint.duration_ms ?? 0, measured);
+  return { sync, async: asynchronous - upload, upload, rest: total - measured, total };
 }
 
 export const PARTS = ["rest", "sync", "async", "upload"] as const;
 export const PART_NAMES: Record<(typeof PARTS)[number], string> = {
   rest: "run and gate",
   sync: "sync",
-  async: "async",
+  async: "async without upload",
   upload: "upload",
 };
 

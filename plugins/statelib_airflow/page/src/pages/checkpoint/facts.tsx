@@ -114,7 +114,8 @@ function Held({ detail }: { detail: CheckpointDetail }) {
 function Lasted({ detail }: { detail: CheckpointDetail }) {
   if (detail.duration_ms === null) return null;
   const parts = split(detail);
-  const said = { rest: parts.rest, sync: detail.sync_ms, async: detail.async_ms, upload: detail.upload_ms }; // null: not measured
+  const asynchronous = detail.async_ms === null ? null : parts.async; // null: not measured
+  const said = { rest: parts.rest, sync: detail.sync_ms, async: asynchronous, upload: detail.upload_ms };
   return (
     <div className="took">
       <p>
