@@ -77,6 +77,16 @@ def turn_of(rotation: Rotation, number: int, *, entries: int = 0, changes: int =
     return Turn(number, rotation.rotate, (-(-entries // most) - 1).bit_length() if entries > most else 0)
 
 
+def number_of_run(rotation: Rotation, checkpoints: int, restores: int) -> int:
+    """Return the number of a run. ``checkpoints``: the number of checkpoints in its history. ``restores``: the number
+    of the pipeline's restores before it.
+
+    It grows by one from run to run without a restore between them, and if one checkpoint is restored again and again.
+    With a restore before each run, it would grow by two, so that half of the turns would never come. Therefore it goes
+    on by one more with every ``rotate`` restores."""
+    return checkpoints + restores + restores // rotation.rotate
+
+
 def reading_of(
     pipeline: Pipeline,
     opened: Checkpoint,
@@ -86,13 +96,14 @@ def reading_of(
     checkpoints: int,
 ) -> Reading:
     """Return the reading of a checkpoint. ``base``: the base if the gate has proved it, else None. ``checkpoints``: the
-    number of checkpoints in the history before it. Each restore counts too, so that a history that is restored again
-    and again goes on to other turns. If open deltas of the base were merged with the state, everything is read."""
+    number of checkpoints in the history before it. If open deltas of the base were merged with the state, everything is
+    read."""
     rotation, manifest = pipeline.checks.read_back, opened.manifest
     if base is None or manifest is None or not isinstance(rotation, Rotation) or has_merged(opened, base):
         return _read_everything(opened)
     entries = sum(statistics.total_entries for statistics in manifest.statistics)
-    turn = turn_of(rotation, checkpoints + record.generation, entries=entries, changes=manifest.events.applied)
+    number = number_of_run(rotation, checkpoints, record.generation)
+    turn = turn_of(rotation, number, entries=entries, changes=manifest.events.applied)
     return read_what_is_new(opened, base, turn)
 
 

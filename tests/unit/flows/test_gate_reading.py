@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelib.definition.parts.quality import Rotation
-from statelib.flows.gate.reading import turn_of
+from statelib.flows.gate.reading import number_of_run, turn_of
 
 SIZES = st.integers(1, 300)
 TURNS = st.integers(2, 40)
@@ -49,6 +49,35 @@ def test_every_key_group_is_read_within_the_longest_rotation_of_a_changing_state
         for run in range(first, first + (turns << longest))
     ]
     assert set.union(*read) == set(range(max_parallelism))
+
+
+def read_in_turns(turns: int, runs: list[tuple[int, int]]) -> set[int]:
+    """Return the turns of runs, each given by the number of checkpoints and of restores before it."""
+    rotation = Rotation(rotate=turns)
+    return {turn_of(rotation, number_of_run(rotation, *run)).number % turns for run in runs}
+
+
+@given(TURNS, st.integers(0, 1000), st.integers(0, 1000))
+def test_a_row_of_runs_has_all_turns_whatever_restores_were_before(turns: int, first: int, restores: int) -> None:
+    assert read_in_turns(turns, [(first + run, restores) for run in range(turns)]) == set(range(turns))
+
+
+@given(TURNS, st.integers(0, 1000), st.integers(0, 1000))
+def test_restores_before_each_run_leave_no_turn_out(turns: int, first: int, restores: int) -> None:
+    every = set(range(turns))
+    assert read_in_turns(turns, [(first + run, restores + run) for run in range(3 * turns)]) == every
+    assert read_in_turns(turns, [(first, restores + run) for run in range(2 * turns)]) == every
+
+
+@given(st.integers(2, 12), st.integers(1, 9), st.integers(0, 9))
+def test_no_regular_restore_to_an_earlier_checkpoint_leaves_a_turn_out_for_ever(
+    turns: int, between: int, back: int
+) -> None:
+    """A restore comes after each ``between`` runs. It goes back by ``back`` checkpoints, at most by those runs."""
+    gain = max(0, between - back)
+    rounds = range(turns * (turns + 1))
+    runs = [(gain * restore + run, restore) for restore in rounds for run in range(between)]
+    assert read_in_turns(turns, runs) == set(range(turns))
 
 
 @given(st.integers(2, 40), st.integers(1, 10**6), st.integers(0, 10**12), st.integers(0, 10**7))
