@@ -116,6 +116,6 @@ def _check_names(publication: Publication, published: Iterable[str], where: Wher
     own = OF_CHANGES if publication.output is None else (*OF_CHANGES, ROW_NUMBER)
     for name in published:
         yield from name_problems(name, where)
-        if publication.mode == "changes" and name in own:
-            text = f"a feed of changes has a column {name!r} of its own: rename this one, as in {{total: {name}}}"
-            yield Problem(where, text)
+        if name in own and (publication.mode == "changes" or publication.format == "delta"):
+            feed = "a feed of changes" if publication.mode == "changes" else "what is merged into a Delta table"
+            yield Problem(where, f"{feed} has a column {name!r} of its own: rename this one, as in {{total: {name}}}")
