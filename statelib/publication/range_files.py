@@ -22,6 +22,8 @@ def write_changed_files(
     """Write the rows of the key groups that have changed, and return all files of the table. ``previous``: the files of
     the previous commit."""
     assert isinstance(content, Content), "only a feed has no state"
+    if any(file.key_groups is None for file in previous):
+        previous = ()  # a file that maintenance made of others may hold rows of any range
     unchanged = {
         key_groups: _unchanged(previous, key_groups, content.fingerprint(key_groups))
         for key_groups in _ranges(content, previous)
@@ -55,12 +57,12 @@ def files_of(prepared: Prepared, writer: PartWriter) -> list[TableFile]:
 
 def _ranges(content: Content, previous: Sequence[TableFile]) -> Sequence[KeyGroupRange]:
     """Return the ranges of key groups that have files of their own: those of the previous commit, unless the state has
-    outgrown them."""
+    outgrown them, or a range has no file, because it had no rows."""
     whole = content.key_groups
     wanted = min(max(-(-content.size_bytes // FILE_BYTES), 1), len(whole))
-    before = sorted({file.key_groups for file in previous if file.key_groups})
-    if before and before[-1][1] == whole.end and wanted <= 2 * len(before):
-        return [KeyGroupRange(*bounds) for bounds in before]
+    before = [KeyGroupRange(*bounds) for bounds in sorted({file.key_groups for file in previous if file.key_groups})]
+    if [group for key_groups in before for group in key_groups] == list(whole) and wanted <= 2 * len(before):
+        return before
     return subtask_ranges(wanted, len(whole))
 
 
