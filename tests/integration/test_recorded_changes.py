@@ -152,3 +152,12 @@ def test_a_comparison_with_the_base_reads_the_recorded_changes(deployment: Deplo
         Diff(before, after).to_arrow("per_item")
     with pytest.raises(NotFoundError):
         Diff(after, before).to_arrow("total")
+
+
+def test_changes_from_the_base_of_another_deployment_are_not_read(deployment: Deployment, tmp_path: Path) -> None:
+    other = new_deployment(tmp_path / "other", tmp_path / "other", tmp_path / "pipelines")
+    checkpoint_of(other, "sales", 1, sales(0).slice(0, 2))
+    checkpoint_of(other, "sales", 2, sales(0).slice(0, 1))
+    (total,) = Diff(opened(deployment, 1), opened(other, 2)).read(("total",))
+    assert (total.entries_before, total.entries_after) == (3, 2)
+    assert (total.added, total.removed, total.changed) == (0, 1, 2)

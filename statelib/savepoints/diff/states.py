@@ -21,7 +21,7 @@ from statelib.savepoints.diff.recorded import RecordedSide
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.opened import Checkpoint
 from statelib.serializers.entries.keys import decode_keys
-from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of, statistics_of
 from statelib.serializers.entries.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
 
@@ -179,20 +179,37 @@ class _Pass:
             for pair in comparable:
                 each(pair.name, self._table(pair, compare_rows(NO_ROWS, NO_ROWS)))
         for window in self._windows(comparable):
-            old = self._before.read(window)
-            is_read = any((pair.differs & window).any() and not pair.recorded for pair in comparable)
-            new = self._after.read(window) if is_read else [NO_ROWS for _ in self._after.index]
+            old, new = self._before.read(window), list[StateRows]()
             for pair in comparable:
                 wanted = pair.differs & window
                 before = self._cut(self._before, old, pair.name, wanted)
-                if pair.recorded:
-                    changes = compare_rows(*pair.recorded.both(before, wanted))
-                else:
-                    changes = compare_rows(before, self._cut(self._after, new, pair.name, wanted))
+                changes = self._recorded(pair, before, wanted)
+                if changes is None:
+                    new = self._after.read(window) if wanted.any() and not new else new
+                    after = self._cut(self._after, new, pair.name, wanted) if wanted.any() else NO_ROWS
+                    changes = compare_rows(before, after)
                 pair.counts = [n + changes.count(change) for n, change in zip(pair.counts, ChangeKind, strict=True)]
                 if each and len(changes):
                     each(pair.name, self._table(pair, changes))
         return tuple(map(self._difference, self._pairs))
+
+    def _recorded(self, pair: _Pair, before: StateRows, wanted: Mask) -> Changes | None:
+        """Return the changes that the run of the later snapshot recorded in some key groups. Return None if it recorded
+        none, or if they do not lead from the statistics of the earlier snapshot to those of the later one: then that
+        one is not the base of the run, but a checkpoint of another deployment with the same name and id."""
+        old, new = self._before.recorded(pair.name), self._after.recorded(pair.name)
+        if pair.recorded is None or old is None or new is None:
+            return None
+        rows = pair.recorded.both(before, wanted)
+        width = prefix_width(self._after.schema.max_parallelism)
+        gone, written = (statistics_of(part, width, self._after.whole) for part in rows)
+        leads = (old.entries - gone.entries + written.entries == new.entries) & (
+            old.digests - gone.digests + written.digests == new.digests
+        )
+        if not leads[wanted].all():
+            pair.recorded = None
+            return None
+        return compare_rows(*rows)
 
     def _windows(self, pairs: list[_Pair]) -> Iterator[Mask]:
         """Yield masks of the key groups to read, in ascending order, each with up to about ``window_bytes`` bytes."""
