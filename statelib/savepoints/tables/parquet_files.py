@@ -1,7 +1,7 @@
 """The export of a snapshot's state as Parquet files."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,7 +17,7 @@ def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch:
     ``state``: the name of the only state to export; None exports all. ``scratch``: the directory for temporary copies.
 
     Raises InvalidRequestError (``target-exists``, ``bad-target``, ``unknown-state``); no existing file is overwritten.
-    """
+    After an error, the files that were written are removed."""
     schema = opened.schema()
     wanted = schema.states if state is None else (schema.state(state),)
     paths = {descriptor.name: target / file_name(descriptor.name) for descriptor in wanted}
@@ -26,10 +26,13 @@ def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch:
             raise InvalidRequestError(f"{path} exists already", kind="target-exists", hint="choose an empty directory")
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-    for name, path in paths.items():
-        table = storable(opened.to_arrow(name, scratch))
-        with writing(path), path.open("xb") as file:
-            pq.write_table(table, file, compression="zstd")
+    with ExitStack() as after_an_error:
+        for name, path in paths.items():
+            table = storable(opened.to_arrow(name, scratch))
+            with writing(path), path.open("xb") as file:
+                after_an_error.callback(path.unlink)
+                pq.write_table(table, file, compression="zstd")
+        after_an_error.pop_all()
     return list(paths.values())
 
 
