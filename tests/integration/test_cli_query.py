@@ -68,6 +68,13 @@ def test_a_query_of_the_head_equals_one_on_the_events(shop: Deployment) -> None:
     )
 
 
+def test_values_of_a_table_become_columns(shop: Deployment) -> None:
+    sql = "PIVOT (SELECT shop, sold FROM total) ON shop USING sum(sold)"
+    pivoted = json.loads(said(shop, "query", "sales", sql, "--json"))
+    assert [column["name"] for column in pivoted["columns"]] == ["shop-0", "shop-1", "shop-2"]
+    assert pivoted["rows"] == [[4, 4, 4]]
+
+
 def test_an_earlier_checkpoint_and_a_path_can_be_queried(shop: Deployment) -> None:
     expected = of_events("SELECT count(*) FROM events", sales(0))
     assert rows(shop, "sales/1", "SELECT CAST(sum(sold) AS int) FROM total") == expected
