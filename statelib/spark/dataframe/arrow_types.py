@@ -1,6 +1,6 @@
 """The conversion of state columns from Arrow types to Spark types: first the schema, then the columns themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,21 +47,30 @@ def _supported(arrow: pa.DataType) -> pa.DataType:
     by default, and Spark has no unsigned types."""
     if pa.types.is_time(arrow):
         return pa.int64()
-    if pa.types.is_uint16(arrow):
-        return pa.int32()
+    return pa.int32() if pa.types.is_uint16(arrow) else _within(arrow, _supported)
+
+
+def _in_nanoseconds(arrow: pa.DataType) -> pa.DataType:
+    """Return the type with all times of day in nanoseconds."""
+    return pa.time64("ns") if pa.types.is_time(arrow) else _within(arrow, _in_nanoseconds)
+
+
+def _within(arrow: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a nested type with other types in it; another type unchanged."""
     if pa.types.is_struct(arrow):
-        return pa.struct([field.with_type(_supported(field.type)) for field in arrow])
+        return pa.struct([field.with_type(changed(field.type)) for field in arrow])
     if pa.types.is_list(arrow):
-        return pa.list_(arrow.value_field.with_type(_supported(arrow.value_type)))
+        return pa.list_(arrow.value_field.with_type(changed(arrow.value_type)))
     if pa.types.is_map(arrow):
-        return pa.map_(_supported(arrow.key_type), arrow.item_field.with_type(_supported(arrow.item_type)))
+        return pa.map_(changed(arrow.key_type), arrow.item_field.with_type(changed(arrow.item_type)))
     return arrow
 
 
 def _as(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if column.type == target:
         return column
-    return pa.chunked_array([_floored(chunk) for chunk in column.chunks], column.type).cast(target, safe=False)
+    floored = pa.chunked_array([_floored(chunk) for chunk in column.chunks], column.type)
+    return floored.cast(_in_nanoseconds(column.type)).cast(target, safe=False)
 
 
 def _floored(values: pa.Array) -> pa.Array:
