@@ -1,8 +1,9 @@
 """A published table in the format Delta, written with the package ``deltalake`` (extra ``delta``).
 
 A commit of Delta has transactions: numbers by the id of an application. One of them is the number of the published
-commit, one its checkpoint, and one the version of the table that the commit made. A commit is never repeated on top of
-another writer's: it fails, and the publisher looks again. So there is one commit of each number.
+commit, one its checkpoint, one the hash of that, and one the version of the table that the commit made. A commit is
+never repeated on top of another writer's: it fails, and the publisher looks again. So there is one commit of each
+number.
 """
 
 import json
@@ -126,7 +127,7 @@ class DeltaDirectory:
     ) -> bool:
         """Merge the rows of a feed into the table. Return whether it changed."""
         same = " AND ".join(_same(content.schema.field(name)) for name in content.identity)
-        values = {f'"{name}"': f'source."{name}"' for name in content.schema.names}
+        values = {_quoted(name): f"source.{_quoted(name)}" for name in content.schema.names}
         gone = f"source.\"change\" = '{DELETE}'"
         merge = delta.merge(
             rows, predicate=same, source_alias="source", target_alias="target", commit_properties=properties
@@ -139,6 +140,7 @@ class DeltaDirectory:
         from deltalake import CommitProperties, Transaction
 
         numbers = {"": commit.number, "/checkpoint": commit.checkpoint_id, "/version": version}
+        numbers["/snapshot"] = int(commit.snapshot or "0", 16)
         return CommitProperties(
             custom_metadata={
                 "statelib.checkpoint": f"{self._table.pipeline}/{commit.checkpoint_id}",
@@ -172,7 +174,8 @@ class DeltaDirectory:
                 raise foreign(
                     self._table, f"version {entry['version']} was written by something else: {entry['operation']}"
                 )
-        return Commit(number, CheckpointId(checkpoint_id), None)
+        snapshot = delta.transaction_version(f"{self._application}/snapshot")
+        return Commit(number, CheckpointId(checkpoint_id), None, snapshot=f"{snapshot:015x}" if snapshot else "")
 
     def _recorded_sources(self, delta: "DeltaTable") -> dict[str, str]:
         """Return the sources of the columns in the newest commit. None are known if it is of an earlier version of
@@ -231,10 +234,16 @@ class DeltaDirectory:
             ) from (None if self._options else error)  # the error of a client names the endpoint
 
 
+def _quoted(name: str) -> str:
+    """Return the name of a column as SQL has it."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def _same(column: pa.Field) -> str:
     """Return the condition that a column has the same value in source and target. In SQL 0.0 equals -0.0, but as keys
     of a state they differ: their quotients are two infinities."""
-    target, source = (f'{side}."{column.name}"' for side in ("target", "source"))
+    target, source = (f"{side}.{_quoted(column.name)}" for side in ("target", "source"))
     same = f"({target} IS NOT DISTINCT FROM {source})"
     if not pa.types.is_floating(column.type):
         return same

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.locations import LocationProvider
 
-OWNER, NUMBER, CHECKPOINT, SEQUENCE, SOURCES = (
-    f"statelib.{name}" for name in ("table", "commit", "checkpoint", "sequence", "sources")
+OWNER, NUMBER, CHECKPOINT, ATTEMPT, SEQUENCE, SOURCES = (
+    f"statelib.{name}" for name in ("table", "commit", "checkpoint", "snapshot", "sequence", "sources")
 )
-"""The properties of a published table: whose it is, the newest commit, its checkpoint, the sequence number of its
-snapshot, and the sources of the columns."""
+"""The properties of a published table: whose it is, the newest commit, the id and the hash of its checkpoint, the
+sequence number of its snapshot of Iceberg, and the sources of the columns."""
 _RANGE = re.compile(r"statelib-\d+-[0-9a-f]{32}-(\d+)-(\d+)-([0-9a-f]{32})-\d+\.parquet")
 
 
@@ -141,6 +141,7 @@ class IcebergTable:
 
         metadata = transaction.table_metadata
         names = {OWNER: self._owner, NUMBER: str(commit.number), CHECKPOINT: str(commit.checkpoint_id)}
+        names[ATTEMPT] = commit.snapshot
         update = transaction.update_snapshot(snapshot_properties=names)
         with update.merge_append() if self._table.changes else update.overwrite() as snapshot:
             for path in new:
@@ -197,7 +198,8 @@ class IcebergTable:
             snapshot = None if parent is None else opened.snapshot_by_id(parent)
         if snapshot is not None and snapshot.sequence_number != own:
             raise foreign(self._table, "the table was set back to an earlier snapshot")
-        return Commit(int(properties[NUMBER]), CheckpointId(int(properties[CHECKPOINT])), None)
+        number, checkpoint_id = int(properties[NUMBER]), CheckpointId(int(properties[CHECKPOINT]))
+        return Commit(number, checkpoint_id, None, snapshot=properties.get(ATTEMPT, ""))
 
     @contextmanager
     def _lossless(self) -> Iterator[None]:

@@ -64,6 +64,7 @@ def encode_manifest(manifest: TableManifest) -> bytes:
         "mode": manifest.mode,
         "commit": manifest.commit.number,
         "checkpoint_id": manifest.commit.checkpoint_id,
+        "snapshot": manifest.commit.snapshot,
         "interval": bounds,
         "columns": manifest.columns,
         "sources": manifest.sources,
@@ -97,7 +98,8 @@ def decode_manifest(data: bytes) -> TableManifest:
 def _commit(document: dict[str, Any]) -> Commit:
     bounds = document["interval"]
     interval = None if bounds is None else DataInterval(*(epoch_ms(datetime.fromisoformat(text)) for text in bounds))
-    return Commit(int(document["commit"]), CheckpointId(int(document["checkpoint_id"])), interval, document["rows"])
+    number, checkpoint_id = int(document["commit"]), CheckpointId(int(document["checkpoint_id"]))
+    return Commit(number, checkpoint_id, interval, document["rows"], document.get("snapshot", ""))
 
 
 def _file(entry: dict[str, Any]) -> TableFile:

@@ -4,6 +4,7 @@ A table has numbered commits. Each is the state of one checkpoint, and only the 
 number N, so that of two publishers one commits and the other one sees it.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.model.checkpoint import DataInterval
-from statelib.model.ids import CheckpointId
+from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
@@ -44,12 +45,20 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit of a table. ``number``: 1 for the first one. ``rows``: the number of rows that it wrote."""
+    """One commit of a table. ``number``: 1 for the first one. ``rows``: the number of rows that it wrote. ``snapshot``:
+    see :func:`snapshot_hash`; '' in commits of earlier versions."""
 
     number: int
     checkpoint_id: CheckpointId
     interval: DataInterval | None
     rows: int = 0
+    snapshot: str = ""
+
+
+def snapshot_hash(attempt: AttemptId | None) -> str:
+    """Return a text of 15 hexadecimal digits that no other snapshot has, also if another deployment, or one that has
+    begun anew, gives it the same id. ``attempt``: the attempt that wrote the snapshot; '' is returned for None."""
+    return "" if attempt is None else hashlib.sha256(attempt.encode()).hexdigest()[:15]
 
 
 class FeedContent(ABC):

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -96,28 +97,38 @@ def test_a_spark_driver_receives_the_connections_settings_and_no_template_shows_
     assert [outlet.uri for outlet in operator.outlets] == ["statelib://sales/state"]
 
 
+def submitting(
+    script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, try_number: int, max_tries: int
+) -> tuple[Any, Any]:
+    """Return a CheckpointOperator whose ``spark-submit`` is a shell script, and the context of its try."""
+    from statelib_airflow.operators import CheckpointOperator
+
+    submit = tmp_path / "spark-submit"
+    submit.write_text(f"#!/bin/sh\n{script}\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    bounds = {"data_interval_start": DAY_2 - DAY, "data_interval_end": DAY_2}
+    run = SimpleNamespace(dag_id="own", run_id="r1", consumed_asset_events=[], **bounds)
+    operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")
+    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="checkpoint", try_number=try_number)
+    instance.max_tries, instance.get_previous_dagrun = max_tries, lambda _state: None
+    return operator, {"dag_run": run, "ti": instance, "task": operator}
+
+
 def test_only_the_last_try_aborts_a_checkpoint(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """``spark-submit`` fails in every try. A retry supersedes the try before it, so that a run counts as one
     failure."""
     from airflow.sdk.exceptions import AirflowException
-    from statelib_airflow.operators import CheckpointOperator
 
-    submit = tmp_path / "spark-submit"
-    submit.write_text("#!/bin/sh\necho 'statelib: no-source: there are no events'\nexit 1\n")
-    submit.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    bounds = {"data_interval_start": DAY_2 - DAY, "data_interval_end": DAY_2}
-    run = SimpleNamespace(dag_id="own", run_id="r1", consumed_asset_events=[], **bounds)
+    script = "echo 'statelib: no-source: there are no events'\nexit 1"
     states = []
     for number in (1, 2):
-        operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")
-        instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="checkpoint", try_number=number, max_tries=1)
-        instance.get_previous_dagrun = lambda _state: None
+        operator, context = submitting(script, monkeypatch, tmp_path, try_number=number, max_tries=1)
         with pytest.raises(AirflowException, match="there are no events"):
-            operator.execute({"dag_run": run, "ti": instance, "task": operator})
+            operator.execute(context)
         newest = deployment.catalog().list("tours")[0]
         states.append((newest.checkpoint_id, str(newest.state), newest.reason))
     assert states == [(2, "PENDING", ""), (3, "ABORTED", "run r1: snapshot failed")]
@@ -129,20 +140,10 @@ def test_a_task_that_runs_into_its_timeout_aborts_its_checkpoint(
     """The script sends the signal by which Airflow ends a task after its ``execution_timeout``."""
     from airflow.sdk.exceptions import AirflowTaskTimeout
     from airflow.sdk.execution_time.timeout import timeout
-    from statelib_airflow.operators import CheckpointOperator
 
-    submit = tmp_path / "spark-submit"
-    submit.write_text("#!/bin/sh\nkill -ALRM $PPID\nexec sleep 600\n")
-    submit.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    bounds = {"data_interval_start": DAY_2 - DAY, "data_interval_end": DAY_2}
-    run = SimpleNamespace(dag_id="own", run_id="r1", consumed_asset_events=[], **bounds)
-    operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")
-    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="checkpoint", try_number=1, max_tries=0)
-    instance.get_previous_dagrun = lambda _state: None
+    operator, context = submitting("kill -ALRM $PPID\nexec sleep 600", monkeypatch, tmp_path, try_number=1, max_tries=0)
     with pytest.raises(AirflowTaskTimeout), timeout(600):
-        operator.execute({"dag_run": run, "ti": instance, "task": operator})
+        operator.execute(context)
     operator.on_kill()
     newest = deployment.catalog().list("tours")[0]
     assert (str(newest.state), newest.reason) == ("ABORTED", "run r1: snapshot failed")
@@ -342,14 +343,11 @@ def test_the_reason_is_the_last_line_of_the_job_if_it_printed_one(exception: Bas
     assert alert.title == "statelib: sales: register failed"
 
 
-def test_an_alert_goes_out_without_the_id_that_airflow_does_not_answer(deployment: Deployment, sent: list[str]) -> None:
+def test_an_alert_goes_out_if_airflow_does_not_answer(deployment: Deployment, sent: list[str]) -> None:
     from statelib_airflow.notifications import StatelibNotifier
 
-    def unanswered(**_: object) -> int:
-        raise ConnectionError("the API server does not answer")
-
     context = context_of(RuntimeError("no answer"))
-    context["ti"].xcom_pull = unanswered
+    context["ti"].xcom_pull = Mock(side_effect=ConnectionError("the API server does not answer"))
     StatelibNotifier("sales", "pagers.Pager", {"text": "{{ statelib.title }}"})(context)
     assert sent == ["statelib: sales: register failed"]
 

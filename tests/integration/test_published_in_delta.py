@@ -123,6 +123,17 @@ def test_the_keys_zero_and_negative_zero_are_two_rows(deployment: Deployment, tm
     assert rows == {"0.0": 2, "-0.0": 14, "nan": 6, "1.5": 8}
 
 
+def test_a_name_with_a_quotation_mark_can_be_merged(deployment: Deployment, tmp_path: Path) -> None:
+    now = (
+        """publish: {now: {target: "{data}/now", format: delta, mode: table, state: total, columns: {'a "b"': sold}}}"""
+    )
+    change_file(deployment, f"{SALES}{now}\n")
+    for number in (1, 2):
+        run(deployment, number)
+        publish(deployment)
+    assert set(delta_rows(tmp_path / "now").column_names) == {"shop", 'a "b"'}
+
+
 def test_two_publishers_at_once(deployment: Deployment, tmp_path: Path) -> None:
     run(deployment, 1)
     publish(deployment)

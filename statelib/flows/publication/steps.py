@@ -19,7 +19,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.publication.target import COMMIT_TAKEN, Commit, FeedContent, TableTarget
+from statelib.publication.target import COMMIT_TAKEN, Commit, FeedContent, TableTarget, snapshot_hash
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.registry import new_attempt
 
@@ -103,21 +103,36 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
     standing = TableStanding(name, target, publication.mode, publication.format)
     try:
         newest = open_target(deployment, pipeline, name, new_attempt()).newest()
-        behind = len(_unpublished(deployment, pipeline, newest))
+        followed = _followed(deployment, pipeline, newest)
+        behind = len(_unpublished(deployment, pipeline, followed))
         if newest is None:
             return replace(standing, behind=behind)
-        interval = newest.interval or _interval_of(deployment, pipeline, newest.checkpoint_id)
+        interval = newest.interval or _interval_of(deployment, pipeline, followed)
     except StatelibError as error:
         return replace(standing, error=error.message)
     return replace(standing, checkpoint_id=newest.checkpoint_id, interval=interval, commit=newest.number, behind=behind)
 
 
-def _interval_of(deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId) -> DataInterval | None:
-    """Return the interval that a checkpoint applied, None if the catalog does not have it, as after a rebuild."""
+def _interval_of(deployment: Deployment, pipeline: Pipeline, commit: Commit | None) -> DataInterval | None:
+    """Return the interval that the checkpoint of a commit applied, None if the catalog does not have it."""
+    record = _record_of(deployment, pipeline, commit) if commit else None
+    return record.interval if record else None
+
+
+def _record_of(deployment: Deployment, pipeline: Pipeline, commit: Commit) -> CheckpointRecord | None:
+    """Return the checkpoint with the id of a commit, None if the catalog has none, as after a rebuild."""
     try:
-        return deployment.catalog().get(PipelineName(pipeline.name), checkpoint_id).interval
+        return deployment.catalog().get(PipelineName(pipeline.name), commit.checkpoint_id)
     except NotFoundError:
         return None
+
+
+def _followed(deployment: Deployment, pipeline: Pipeline, newest: Commit | None) -> Commit | None:
+    """Return the newest commit. Return None if there is none, or if the checkpoint with its id is another one than it
+    published: then another deployment published it, or this one has begun anew."""
+    record = _record_of(deployment, pipeline, newest) if newest and newest.snapshot else None
+    is_other = newest is not None and record is not None and snapshot_hash(record.attempt) not in ("", newest.snapshot)
+    return None if is_other else newest
 
 
 def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterator[PublishedCommit]:
@@ -127,16 +142,19 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
         attempt = new_attempt()
         target = open_target(deployment, pipeline, name, attempt)
         newest = target.newest()
-        missing = _unpublished(deployment, pipeline, newest)
+        followed = _followed(deployment, pipeline, newest)
+        missing = _unpublished(deployment, pipeline, followed)
         if not missing:
             target.tidy()
             return
         record = _next(deployment, pipeline, name, missing)
         try:
-            with _holding(deployment, record, newest, f"publish:{attempt}") as base:
-                content, lost = _content(deployment, pipeline, name, record, base=base, newest=newest, target=target)
-                number = newest.number + 1 if newest else 1
-                commit = target.commit(Commit(number, record.checkpoint_id, record.interval), content)
+            with _holding(deployment, record, followed, f"publish:{attempt}") as base:
+                content, lost = _content(
+                    deployment, pipeline, name, record, base=base, newest=newest, followed=followed, target=target
+                )
+                number, snapshot = newest.number + 1 if newest else 1, snapshot_hash(record.attempt)
+                commit = target.commit(Commit(number, record.checkpoint_id, record.interval, 0, snapshot), content)
         except ConflictError as error:
             tries += 1
             if error.kind != COMMIT_TAKEN or tries == _TRIES:
@@ -154,10 +172,22 @@ def _content(
     *,
     base: Checkpoint | None,
     newest: Commit | None,
+    followed: Commit | None,
     target: TableTarget,
 ) -> tuple[FeedContent, tuple[CheckpointId, ...]]:
-    """Return (content of the next commit of a table, checkpoints whose rows are lost)."""
+    """Return (content of the next commit of a table, checkpoints whose rows are lost). ``followed``: ``newest``, or
+    None if that is of another history. A state is then compared with the rows of the table.
+
+    Raises InvalidRequestError (``foreign-target``) for an output then, whose rows only their checkpoints identify."""
     if pipeline.publish[name].output is not None:
+        if newest is not None and followed is None:
+            raise InvalidRequestError(
+                f"{pipeline.publish[name].target.format(data=deployment.data)}: commit {newest.number} has the rows of "
+                f"another checkpoint {newest.checkpoint_id} than this deployment has: another one published it, or the "
+                "state began anew",
+                kind="foreign-target",
+                hint=f"nothing was changed: move it away, or let publish.{name}.target name another directory",
+            )
         changes = output_changes(deployment, record, newest, target.feed_rows)
         for lost in changes.lost:
             log.warning(
@@ -169,7 +199,7 @@ def _content(
         pipeline.publish[name],
         deployment.open(record),
         base=base,
-        follows=newest is not None and record.base == newest.checkpoint_id,
+        follows=followed is not None and record.base == followed.checkpoint_id,
         identities=target.identities if newest else None,
         scratch=deployment.scratch(),
     )

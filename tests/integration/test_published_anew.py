@@ -1,0 +1,88 @@
+"""A published table whose newest commit is of another history of the pipeline: another deployment published it, or the
+state began anew. Its checkpoint has the number of another one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from statelib.errors import InvalidRequestError
+from statelib.flows.publication.steps import publish_tables, standings
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from tests.integration.shop import SALES, sales
+from tests.support.emitting import COUNTS, events_of
+from tests.support.published import by_identity, delta_rows, feed_rows, folded, iceberg_environment, iceberg_rows
+from tests.support.published import table_rows as parquet_rows
+from tests.support.worlds import checkpoint_of, day, new_deployment
+
+TABLES = [(format_, mode) for format_ in ("parquet", "delta", "iceberg") for mode in ("table", "changes")]
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    for name, value in iceberg_environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "pipelines").mkdir()
+    return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+
+
+def begun_anew(deployment: Deployment, root: Path) -> Deployment:
+    """Return a deployment with the same pipelines and tables that has no state yet."""
+    return replace(deployment, catalog_url=f"sqlite:///{root}/new.db", storage_root=str(root / "new"))
+
+
+def rows_of(root: Path, format_: str, mode: str) -> set[tuple[object, ...]]:
+    if format_ == "parquet" and mode == "table":
+        rows = parquet_rows(root / "total", ["shop"])
+    else:
+        read = {"parquet": feed_rows, "delta": delta_rows}.get(format_)
+        found = read(root / "total") if read else iceberg_rows("shop.total")
+        rows = folded(found, ["shop"]) if mode == "changes" else by_identity(found, ["shop"])
+    return {(shop, *(row[name] for name in sorted(row) if name != "shop")) for (shop,), row in rows.items()}
+
+
+def state_of(deployment: Deployment) -> set[tuple[object, ...]]:
+    catalog, name = deployment.catalog(), PipelineName("sales")
+    head = catalog.head(name).head
+    assert head is not None
+    opened = deployment.open(catalog.get(name, head))
+    rows = opened.to_arrow("total").to_pylist()
+    return {(row["key"], *(row["value"][name] for name in sorted(row["value"]))) for row in rows}
+
+
+@pytest.mark.parametrize(("format_", "mode"), TABLES)
+def test_the_table_of_another_history_becomes_the_state(
+    deployment: Deployment, tmp_path: Path, format_: str, mode: str
+) -> None:
+    target = "lake.shop.total" if format_ == "iceberg" else "{data}/total"
+    table = f'publish:\n  total: {{target: "{target}", format: {format_}, mode: {mode}, state: total}}\n'
+    (Path(deployment.pipelines_directory) / "sales.yaml").write_text(SALES + table)
+    checkpoint_of(deployment, "sales", 1, sales(9))
+    publish_tables(deployment, deployment.pipeline("sales"))
+    assert rows_of(tmp_path, format_, mode) == state_of(deployment)
+
+    anew = begun_anew(deployment, tmp_path)
+    for number, events in ((1, sales(2)), (2, sales(1))):
+        checkpoint_of(anew, "sales", number, events)
+        assert [one.behind for one in standings(anew, anew.pipeline("sales"))] == [1]
+        publish_tables(anew, anew.pipeline("sales"))
+        assert rows_of(tmp_path, format_, mode) == state_of(anew)
+    assert [(one.commit, one.behind) for one in standings(anew, anew.pipeline("sales"))] == [(3, 0)]
+
+
+def test_the_feed_of_an_output_with_rows_of_another_history_is_refused(deployment: Deployment, tmp_path: Path) -> None:
+    text = COUNTS.replace("BACKEND", "heap").replace("STRATEGY", "canonical")
+    text += 'publish: {feed: {target: "{data}/alerts", mode: changes, output: alerts}}\n'
+    (Path(deployment.pipelines_directory) / "counts.yaml").write_text(text)
+    checkpoint_of(deployment, "counts", 1, events_of([(1, 10)], day(1).start_ms))
+    publish_tables(deployment, deployment.pipeline("counts"))
+    before: pa.Table = feed_rows(tmp_path / "alerts")
+
+    anew = begun_anew(deployment, tmp_path)
+    checkpoint_of(anew, "counts", 1, events_of([(2, 11)], day(1).start_ms))
+    with pytest.raises(InvalidRequestError, match="commit 1 has the rows of another checkpoint 1") as refusal:
+        publish_tables(anew, anew.pipeline("counts"))
+    assert refusal.value.kind == "foreign-target"
+    assert feed_rows(tmp_path / "alerts").equals(before)
