@@ -144,7 +144,19 @@ class SessionFunction:
         accepted = np.zeros(len(windows), np.bool_)
         accepted[codes[: len(new)]] = True
         accepted &= self.window.closes_ms(windows) > progress.before_ms
+        ended = np.flatnonzero(accepted & (windows.ends - 1 <= progress.before_ms))
+        accepted[ended[self._retained(backend, distinct, windows.take(ended), stored)]] = False
         return distinct, Merge(windows, accepted, codes[of_events], stored, codes[len(new) :])
+
+    def _retained(self, backend: KeyedStateBackend, keys: Keys, windows: SessionWindows, stored: WindowSet) -> Mask:
+        """Return which windows have the bounds of a closed one whose contents are still there. Such a window could
+        accept events only because the allowed lateness was shorter when it was closed."""
+        retained = np.zeros(len(windows), np.bool_)
+        rows = np.flatnonzero(~windows.among(stored.places))
+        if len(rows):
+            contents = backend.read(self.state, self._entries(backend, keys, windows.take(rows)))
+            retained[rows] = contents.present.to_numpy(zero_copy_only=False)
+        return retained
 
     def _join(self, backend: KeyedStateBackend, keys: Keys, merge: Merge) -> None:
         """Move the contents of stored windows to the windows that they have become part of."""
