@@ -35,6 +35,8 @@ from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
 
 LONG_LIMIT = 2.0**63
+LONG_DIGITS = 19, 0
+"""The precision and the scale of decimals that hold every long."""
 _infinite = np.errstate(over="ignore", invalid="ignore")
 """The decorator of functions that compute with infinities, as SQL does, without warnings of numpy."""
 
@@ -71,12 +73,14 @@ class Count:
 @dataclass(frozen=True)
 class Sum:
     """``sum``, as a long, a double or a decimal. Raise InvalidRequestError (``sum-overflow``) if a long has not enough
-    bits, or a decimal not enough digits."""
+    bits, or a decimal not enough digits. Whole numbers may be summed as decimals: the type in ``spec`` decides."""
 
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
+        if pa.types.is_integer(values.type) and decimal_digits(self.spec.of_required[1]):
+            values = values.cast(pa.decimal128(*LONG_DIGITS))
         if pa.types.is_decimal(values.type):
             return _decimal_sums(values, codes, grouping.size, self.spec)
         if pa.types.is_floating(values.type):
@@ -286,7 +290,7 @@ def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
         zero = pa.scalar(0, before.type)
         total = pc.add_checked(before.fill_null(zero), more.fill_null(zero))
     except pa.ArrowInvalid as error:
-        raise _overflow(spec) from error
+        raise sum_overflow(spec) from error
     if not (before.null_count and more.null_count):
         return total
     return pc.if_else(pc.and_(before.is_null(), more.is_null()), pa.scalar(None, before.type), total)
@@ -305,7 +309,7 @@ def _check_long_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSp
     np.add.at(low, codes, numbers & 0xFFFFFFFF)
     high += low >> 32
     if high.min() < -(1 << 31) or high.max() >= 1 << 31:
-        raise _overflow(spec)
+        raise sum_overflow(spec)
 
 
 def _decimal_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSpec) -> pa.Array:
@@ -313,10 +317,11 @@ def _decimal_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSpec)
     try:
         return sum_decimals(values, codes, size)
     except pa.ArrowInvalid as error:
-        raise _overflow(spec) from error
+        raise sum_overflow(spec) from error
 
 
-def _overflow(spec: AggregateSpec) -> InvalidRequestError:
+def sum_overflow(spec: AggregateSpec) -> InvalidRequestError:
+    """Return the error (``sum-overflow``) of a sum that its type cannot hold."""
     digits = decimal_digits(spec.of[1]) if spec.of else None
     if digits:
         return InvalidRequestError(

@@ -13,7 +13,7 @@ from statelib.backends.key_order import quick_order
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.functions.change_logs.retractions import divided, emptied, without
+from statelib.functions.change_logs.retractions import divided, emptied, exact_sums, net
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import remove
 from statelib.model.amounts import number_of
@@ -97,10 +97,11 @@ class AggregateFunction:
         if order is not None:  # the state is stored in about this order, so it is read in one pass
             grouping, state_keys = grouping.ordered(order), state_keys.take(order)
         applied, retracted = divided(events, grouping)
-        partials = self.value.partials(*applied)
         if retracted is not None:
-            self._write(backend, descriptor, state_keys, partials, self.value.partials(*retracted))
+            parts = [exact_sums(self.value).partials(*part) for part in (applied, retracted)]
+            self._write(backend, descriptor, state_keys, *parts)
             return
+        partials = self.value.partials(*applied)
         if self.value.is_single:
             with_value = valid_rows(partials)
             partials, state_keys = [partials[0].take(pa.array(with_value))], state_keys.take(with_value)
@@ -127,16 +128,12 @@ class AggregateFunction:
     ) -> None:
         """Merge partial accumulators into the stored ones, and subtract those of retracted events."""
         before = backend.read(self.state, keys)
-        merged = self.value.merged(self.value.parts(before.values), partials)
-        if retracted is not None:
-            for i, ((name, spec), partial) in enumerate(zip(self.fields, retracted, strict=True)):
-                with self.value.named(name):
-                    merged[i] = without(spec, merged[i], partial).cast(merged[i].type)
-        values = self.value.values(merged, value_arrow_type(descriptor))
+        parts, type_ = self.value.parts(before.values), value_arrow_type(descriptor)
         if retracted is None:
-            backend.write(before, self.state, values)
-        else:
-            self._write_or_remove(backend, before, values, emptied(self.fields, merged))
+            backend.write(before, self.state, self.value.values(self.value.merged(parts, partials), type_))
+            return
+        merged = net(self.value, parts, partials, retracted)
+        self._write_or_remove(backend, before, self.value.values(merged, type_), emptied(self.fields, merged))
 
     def _write_or_remove(
         self, backend: KeyedStateBackend, before: StateValues, values: pa.Array, empty: npt.NDArray[np.bool_]

@@ -135,3 +135,15 @@ def test_the_least_long_is_taken_back() -> None:
     run.apply(table([(("a", "x", 1), APPLIED)]))
     run.apply(least.set_column(5, CHANGE, pa.array([RETRACTED], pa.int8())))
     assert run.state("s") == {"a": {"sum": 1}}
+
+
+def test_large_numbers_are_updated_without_an_overflow() -> None:
+    run = LocalRun(pipeline(states={"s": {"kind": "value", "fields": {"sum": {"agg": "sum", "of": "n"}}}}))
+    rows = [(("a", "x", None), change) for change in (RETRACTED, APPLIED) * 2]
+    run.apply(table(rows[1:2]).set_column(2, "n", pa.array([6 * 10**18], pa.int64())))
+    numbers = [6 * 10**18 + number for number in (0, 1, 1, 2)]
+    run.apply(table(rows).set_column(2, "n", pa.array(numbers, pa.int64())))
+    assert run.state("s") == {"a": {"sum": 6 * 10**18 + 2}}
+    with pytest.raises(InvalidRequestError, match="expected within a long") as caught:
+        run.apply(table([rows[0], rows[1], rows[1]]).set_column(2, "n", pa.array([1, *numbers[:2]], pa.int64())))
+    assert caught.value.kind == "sum-overflow"

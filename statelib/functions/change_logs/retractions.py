@@ -1,17 +1,21 @@
 """Retractions: events that take earlier events back, for the aggregates whose accumulators can be subtracted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.aggregates.accumulators import accumulator_of
+from statelib.aggregates.accumulators import LONG_DIGITS, accumulator_of, sum_overflow
+from statelib.aggregates.folding import Folding
 from statelib.aggregates.grouping import Grouping, one_array
-from statelib.aggregates.kinds import RETRACTABLE, AggregateSpec
+from statelib.aggregates.kinds import RETRACTABLE, WHOLE, AggregateSpec
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, RETRACTED
+from statelib.model.sql import MAX_DIGITS
+from statelib.model.types import Decimal
 
 Part = tuple[pa.Table, Grouping]
 
@@ -32,6 +36,39 @@ def divided(events: pa.Table, grouping: Grouping) -> tuple[Part, Part | None]:
     return applied, retracted
 
 
+def exact_sums(folding: Folding) -> Folding:
+    """Return the folding with decimals in place of the longs in sums of whole numbers. What is applied to a key in an
+    interval may exceed a long, although what remains after the retractions does not."""
+    return replace(folding, fields=tuple((name, _exact(spec)) for name, spec in folding.fields))
+
+
+def _exact(spec: AggregateSpec) -> AggregateSpec:
+    whole = spec.agg == "sum" and str(spec.of_required[1]) in WHOLE
+    return replace(spec, of=(spec.column, Decimal(*LONG_DIGITS))) if whole else spec
+
+
+def net(
+    folding: Folding, before: Sequence[pa.Array], applied: Sequence[pa.Array], retracted: Sequence[pa.Array]
+) -> list[pa.Array]:
+    """Return the accumulators ``before``, merged with the partial ones of applied events, after those of retracted
+    events are subtracted. Both partial ones are those of :func:`exact_sums`.
+
+    Raise as :func:`without`, and InvalidRequestError (``sum-overflow``)."""
+    exact, accumulators = exact_sums(folding), list(before)
+    for i, ((_, spec), (_, exact_spec)) in enumerate(zip(folding.fields, exact.fields, strict=True)):
+        if exact_spec is not spec:
+            accumulators[i] = accumulators[i].cast(pa.decimal128(MAX_DIGITS, 0))
+    accumulators = exact.merged(accumulators, applied)
+    for i, (name, spec) in enumerate(folding.fields):
+        with folding.named(name):
+            subtracted = without(spec, accumulators[i], retracted[i])
+            try:
+                accumulators[i] = subtracted.cast(before[i].type)
+            except pa.ArrowInvalid as error:
+                raise sum_overflow(spec) from error
+    return accumulators
+
+
 def without(spec: AggregateSpec, accumulators: pa.Array, retracted: pa.Array) -> pa.Array:
     """Return the accumulators after the retracted ones are subtracted. An average or a histogram without values is
     null. An aggregate that cannot subtract is unchanged: its column is null in every retracted event.
@@ -39,9 +76,7 @@ def without(spec: AggregateSpec, accumulators: pa.Array, retracted: pa.Array) ->
     Raise InvalidRequestError (``retracted-too-often``) if fewer values were applied than are retracted."""
     if spec.agg not in RETRACTABLE:
         return accumulators
-    result = accumulators
-    for part in _parts(retracted.cast(accumulators.type)):
-        result = accumulator_of(spec).merge(result, _negated(part))
+    result = accumulator_of(spec).merge(accumulators, _negated(retracted.cast(accumulators.type)))
     counts = _counts(spec, result)
     if counts is not None and (pc.min(counts).as_py() or 0) < 0:
         raise InvalidRequestError(
@@ -65,14 +100,6 @@ def emptied(fields: Sequence[tuple[str | None, AggregateSpec]], values: Sequence
         if name is None:
             empty |= column.is_null().to_numpy(zero_copy_only=False)
     return empty
-
-
-def _parts(accumulators: pa.Array) -> list[pa.Array]:
-    """Return accumulators with the sum of ``accumulators`` whose numbers can be negated, as the least long cannot."""
-    if not pa.types.is_integer(accumulators.type):
-        return [accumulators]
-    half = pc.divide(accumulators, 2)
-    return [half, pc.subtract(accumulators, half)]
 
 
 def _negated(accumulators: pa.Array) -> pa.Array:
