@@ -13,7 +13,8 @@ from statelib.backends.key_order import quick_order
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.functions.change_logs.retractions import divided, emptied, exact_sums, net
+from statelib.functions.change_logs.changes import CHANGE
+from statelib.functions.change_logs.retractions import countable, divided, emptied, exact_sums, net
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import remove
 from statelib.model.amounts import number_of
@@ -96,17 +97,18 @@ class AggregateFunction:
         order = quick_order(state_keys)
         if order is not None:  # the state is stored in about this order, so it is read in one pass
             grouping, state_keys = grouping.ordered(order), state_keys.take(order)
+        is_log = CHANGE in events.column_names
         applied, retracted = divided(events, grouping)
         if retracted is not None:
             parts = [exact_sums(self.value).partials(*part) for part in (applied, retracted)]
-            self._write(backend, descriptor, state_keys, *parts)
+            self._write(backend, descriptor, state_keys, *parts, is_log=is_log)
             return
         partials = self.value.partials(*applied)
         if self.value.is_single:
             with_value = valid_rows(partials)
             partials, state_keys = [partials[0].take(pa.array(with_value))], state_keys.take(with_value)
         if len(state_keys):
-            self._write(backend, descriptor, state_keys, partials)
+            self._write(backend, descriptor, state_keys, partials, is_log=is_log)
 
     def join(self, backend: KeyedStateBackend, sources: Ragged, targets: Ragged, codes: Rows) -> None:
         """Merge entries of one key into one entry. ``codes[i]`` is the row of ``targets`` that gets the entry of
@@ -125,10 +127,16 @@ class AggregateFunction:
         keys: Ragged,
         partials: list[pa.Array],
         retracted: list[pa.Array] | None = None,
+        *,
+        is_log: bool,
     ) -> None:
-        """Merge partial accumulators into the stored ones, and subtract those of retracted events."""
+        """Merge partial accumulators into the stored ones, and subtract those of retracted events. ``is_log``: whether
+        the events are those of a change log."""
         before = backend.read(self.state, keys)
         parts, type_ = self.value.parts(before.values), value_arrow_type(descriptor)
+        if is_log:
+            partials = countable(self.value, before.present, parts, partials)
+            retracted = retracted and countable(self.value, before.present, parts, retracted)
         if retracted is None:
             backend.write(before, self.state, self.value.values(self.value.merged(parts, partials), type_))
             return

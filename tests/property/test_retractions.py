@@ -147,3 +147,18 @@ def test_large_numbers_are_updated_without_an_overflow() -> None:
     with pytest.raises(InvalidRequestError, match="expected within a long") as caught:
         run.apply(table([rows[0], rows[1], rows[1]]).set_column(2, "n", pa.array([1, *numbers[:2]], pa.int64())))
     assert caught.value.kind == "sum-overflow"
+
+
+def test_a_count_that_was_added_later_ends_no_entry() -> None:
+    fields = {"sum": {"agg": "sum", "of": "n"}, "events": {"agg": "count"}, "numbers": {"agg": "count", "of": "n"}}
+    run = LocalRun(pipeline(states={"s": {"kind": "value", "fields": fields}}))
+    run.apply(table([(("a", "x", 90), APPLIED), (("a", "x", 10), APPLIED)]))
+    before = run.backend.read("s", next(run.backend.scan("s")).keys)
+    sums, counts = before.values.field("sum"), pa.nulls(1, pa.int64())
+    added = pa.StructArray.from_arrays([sums, counts, counts], fields=list(before.values.type))
+    run.backend.write(before, "s", added)
+    update = [(("a", "x", 10), RETRACTED), (("a", "x", 12), APPLIED)]
+    for changes in (update, [(("a", "x", 5), APPLIED)], [(("a", "x", 5), RETRACTED), (("b", "x", 5), APPLIED)]):
+        run.apply(table(changes))
+    unknown, complete = {"events": None, "numbers": None}, {"events": 1, "numbers": 1}
+    assert run.state("s") == {"a": {"sum": 102} | unknown, "b": {"sum": 5} | complete}

@@ -69,6 +69,22 @@ def net(
     return accumulators
 
 
+def countable(
+    folding: Folding, present: pa.BooleanArray, before: Sequence[pa.Array], partials: Sequence[pa.Array]
+) -> list[pa.Array]:
+    """Return partial accumulators of a change log for entries with the accumulators ``before``, with null for the
+    counts that must not go on. ``present``: which entries exist.
+
+    The count of an entry is null if its field was added later. How many rows the entry has is unknown, so it must not
+    begin at 0: the first row that is taken back would end the entry, or would be one too many. It stays null."""
+    counted = list(partials)
+    for i, (_, spec) in enumerate(folding.fields):
+        unknown = pc.and_(present, before[i].is_null())
+        if spec.agg == "count" and pc.any(unknown).as_py():
+            counted[i] = pc.if_else(unknown, pa.scalar(None, counted[i].type), counted[i])
+    return counted
+
+
 def without(spec: AggregateSpec, accumulators: pa.Array, retracted: pa.Array) -> pa.Array:
     """Return the accumulators after the retracted ones are subtracted. An average or a histogram without values is
     null. An aggregate that cannot subtract is unchanged: its column is null in every retracted event.
@@ -96,7 +112,7 @@ def emptied(fields: Sequence[tuple[str | None, AggregateSpec]], values: Sequence
     empty = np.zeros(len(values[0]), np.bool_)
     for (name, spec), column in zip(fields, values, strict=True):
         if spec.agg == "count" and spec.of is None and not spec.where:
-            empty |= column.fill_null(0).to_numpy(zero_copy_only=False) == 0
+            empty |= pc.equal(column, 0).fill_null(False).to_numpy(zero_copy_only=False)
         if name is None:
             empty |= column.is_null().to_numpy(zero_copy_only=False)
     return empty
