@@ -89,7 +89,8 @@ class DeltaLog:
         with self._naming_errors():
             columns, dataset = self.columns(), self._table.to_pyarrow_dataset()
             version, time_ms = self.version, self._time_of(self._table.history(1)[0])
-            for fragment in list(dataset.get_fragments())[piece::pieces]:
+            # Their own order is that of the log, which is another one as soon as a writer has made a checkpoint of it.
+            for fragment in sorted(dataset.get_fragments(), key=lambda each: each.path)[piece::pieces]:
                 for batch in fragment.to_batches(schema=dataset.schema):
                     yield as_changed(batch, "insert", version, time_ms).cast(columns)
 

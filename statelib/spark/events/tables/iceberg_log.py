@@ -87,7 +87,8 @@ class IcebergLog:
         if self._snapshot is None:
             return
         with self._naming_errors():
-            tasks = list(self._table.scan(snapshot_id=self.version).plan_files())
+            files = self._table.scan(snapshot_id=self.version).plan_files()
+            tasks = sorted(files, key=lambda task: task.file.file_path)  # a catalog that plans has no order of its own
             yield from self._read(tasks[piece::pieces], "insert", self._snapshot)
 
     def _files_of(self, snapshot: "Snapshot") -> "dict[str, list[FileScanTask]]":

@@ -49,7 +49,7 @@ class TableLog(Protocol):
 
     def rows(self, piece: int, pieces: int) -> Iterator[pa.RecordBatch]:
         """Yield one of several pieces of the rows that the table has in this version, as if its commit had inserted
-        them all."""
+        them all. Each row is in one piece, also if the pieces are read at different times."""
         ...
 
 
