@@ -1,5 +1,7 @@
 """Begin an import: the first state of a pipeline comes from another system, as a savepoint without a base."""
 
+from hashlib import sha256
+
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, UnsupportedError
 from statelib.flows.checkpoint.steps import Begun
@@ -15,8 +17,8 @@ IMPORTABLE = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.REDUCING
 
 
 def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner: str) -> Begun:
-    """Allocate the savepoint for the state of ``source``. A repeated import of the same source returns the same
-    savepoint.
+    """Allocate the savepoint for the state of ``source``, a text with all that decides what it is. A repeated import of
+    the same source returns the same savepoint.
 
     Raises ConflictError (``has-state``) if the pipeline has state: an import is not merged into it."""
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
@@ -34,7 +36,7 @@ def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner:
         strategy=Strategy.CANONICAL,
         parallelism=pipeline.parallelism,
         owner=owner,
-        key=f"import:{source}",
+        key=f"import:{sha256(source.encode()).hexdigest()}",
         note=f"imported from {source}",
         timeout_ms=pipeline.checkpoint.timeout_s * 1000,
         decided_at=head,

@@ -40,6 +40,13 @@ class StateStoreMapping:
     values: Mapping[str, str] = field(default_factory=dict)
     user_key: str = ""
 
+    def __str__(self) -> str:
+        """Return all that decides what the entries are: two mappings with equal texts are equal."""
+        parts = [f"key {name}={text}" for name, text in sorted(self.keys.items())]
+        parts += [f"value {name}={text}" for name, text in sorted(self.values.items())]
+        parts += [f"user_key={self.user_key}"] if self.user_key else []
+        return " ".join([f"state={self.state}", *parts])
+
 
 def read_statestore(spark: SparkSession, location: str, options: Mapping[str, str]) -> DataFrame:
     """Return the columns ``key`` and ``value`` of a query's state store. ``location``: the checkpoint location of the

@@ -43,7 +43,7 @@ class StateStoreImport:
 
     def __str__(self) -> str:
         chosen = "".join(f" {name}={value}" for name, value in sorted(self.options.items()))
-        return f"{self.location}{chosen} state={self.mapping.state}"
+        return f"{self.location}{chosen} {self.mapping}"
 
 
 def import_statestore(
