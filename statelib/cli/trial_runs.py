@@ -85,16 +85,16 @@ def _interval(deployment: Deployment, pipeline: Pipeline, bounds: tuple[int | No
 def _events(spark: Any, deployment: Deployment, pipeline: Pipeline, interval: DataInterval, field: str) -> pa.Table:
     """Return some events of one source. Those that take earlier events back are applied instead, because the earlier
     ones need not be among them."""
-    from statelib.spark.events.source import read_interval  # other commands start without Spark
+    from statelib.spark.events.source import SourcePlaces, read_interval  # other commands start without Spark
     from statelib.spark.events.tables.incremental import table_reads
     from statelib.spark.session.job_failures import OF_SPARK, as_own
 
     others, token = [other for other in pipeline.inputs if other != field], new_attempt()
-    applied = applied_position(deployment, pipeline)
+    applied, places = applied_position(deployment, pipeline), SourcePlaces.of(deployment)
     try:
         with raising_task_errors(token):
             reads = table_reads(pipeline, deployment.data, interval, applied, token, without=others)
-            events = read_interval(spark, pipeline, deployment.data, interval, reads=reads, without=others)
+            events = read_interval(spark, pipeline, places, interval, reads=reads, without=others)
             events = events.limit(MOST_EVENTS).toArrow()
     except OF_SPARK as error:
         raise as_own(error) or error from error

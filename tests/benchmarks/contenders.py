@@ -15,7 +15,7 @@ from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.spark.events.source import read_interval
+from statelib.spark.events.source import SourcePlaces, read_interval
 from statelib.spark.session.local_session import with_daemon
 from statelib.spark.snapshot.driver import run_snapshot
 from tests.benchmarks.checks import WEIGHTS, Totals, of_statelib
@@ -66,7 +66,7 @@ class Floor:
         return Contender(self._run)
 
     def _run(self, number: int) -> None:
-        events = read_interval(self._spark, self._pipeline, self._deployment.data, interval(number))
+        events = read_interval(self._spark, self._pipeline, SourcePlaces.of(self._deployment), interval(number))
         events.repartition(PARALLELISM, f.col("key")).mapInArrow(_count, "events long").collect()
 
 

@@ -69,7 +69,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 def read_by_spark(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.Table:
-    table = source.read_interval(spark, pipeline, str(data), INTERVAL).toArrow()
+    table = source.read_interval(spark, pipeline, source.SourcePlaces(str(data), ""), INTERVAL).toArrow()
     return table.cast(event_schema(pipeline)).sort_by("n")
 
 

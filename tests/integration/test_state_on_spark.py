@@ -131,10 +131,10 @@ def test_the_source_of_a_pipeline_may_be_a_snapshot(
     columns = {"key_group": "int", "key": "string"}
     of_it = Source.model_validate({"format": "statelib", "path": path, "columns": columns})
     pipeline_of_it = pipeline.model_copy(update={"source": of_it})
-    table = source.read_interval(spark, pipeline_of_it, deployment.data, day)
+    table = source.read_interval(spark, pipeline_of_it, source.SourcePlaces.of(deployment), day)
     assert_same(table.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
     assert sessions == [spark]
-    assert source.read_interval(spark, pipeline, deployment.data, day).count() > 0
+    assert source.read_interval(spark, pipeline, source.SourcePlaces.of(deployment), day).count() > 0
     assert sessions == [spark]
 
 

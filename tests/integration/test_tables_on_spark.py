@@ -16,7 +16,7 @@ from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.spark.events.source import read_interval
+from statelib.spark.events.source import SourcePlaces, read_interval
 from tests.integration.shop_cli import refused, said
 from tests.support.worlds import new_deployment
 
@@ -64,7 +64,7 @@ def read(spark: SparkSession, deployment: Deployment, source: dict[str, Any], da
     pipeline = load_pipeline(Path(deployment.pipelines_directory) / "orders.yaml")
     start_ms = int(FIRST.timestamp() * 1000)
     interval = DataInterval(start_ms, start_ms + 24 * days * HOUR_MS)
-    return read_interval(spark, pipeline, deployment.data, interval).toArrow()
+    return read_interval(spark, pipeline, SourcePlaces.of(deployment), interval).toArrow()
 
 
 def test_a_table_gives_each_event_to_one_interval(spark: SparkSession, deployment: Deployment, table: str) -> None:

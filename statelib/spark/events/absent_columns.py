@@ -1,12 +1,14 @@
-"""The check that every Parquet file of a source has the columns that the pipeline uses.
+"""The check that every Parquet file of a source has the columns that the pipeline uses, in types that Spark reads well.
 
 Spark takes the columns of a source from one of its files, and nulls for what another file does not have. Which file it
-takes depends on their names, so a column that was renamed during an interval would be null for some of its events.
+takes depends on their names, so a column that was renamed during an interval would be null for some of its events. It
+reads the numbers and times of the other files as values of that one file's types, also where they are none: an int of
+70,000 becomes a short of 4,464, and a local time an instant.
 """
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote
 
@@ -17,7 +19,8 @@ from pyspark.sql import DataFrame
 from statelib.definition.parts.source import Source
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.spark.events.source_paths import open_file
+from statelib.spark.events.source_paths import in_bucket, open_file
+from statelib.spark.events.source_types import is_misread, parquet_type
 
 AT_ONCE = 8
 """The number of footers, or of small objects of a bucket, that are read at the same time: each request takes long."""
@@ -25,23 +28,25 @@ COMPARED_FILES = 1000
 """The most files whose footers the driver reads."""
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _WORD = re.compile(r"\w+")
+_UNSIGNED = {pa.uint8(): "smallint", pa.uint16(): "int", pa.uint32(): "bigint", pa.uint64(): "decimal(20,0)"}
+_LOCAL_TIMES = "spark.sql.parquet.inferTimestampNTZ.enabled"
+"""The setting of Spark without which it takes all times without a zone for instants."""
 
 log = logging.getLogger(__name__)
 
 
 def check_files_read_by_spark(part: SourcePart, frame: DataFrame) -> None:
-    """Raise InvalidRequestError (``missing-column``) if one Parquet file of the part has a column that the pipeline
-    uses and another file does not have it. ``frame``: the part as Spark reads it.
+    """Raise InvalidRequestError: ``missing-column`` if one Parquet file of the part has a column that the pipeline uses
+    and another file does not have it, ``column-type`` if Spark would read other values than a file has. ``frame``: the
+    part as Spark reads it.
 
-    Nothing is checked if the pipeline file allows such files, by ``file_schema`` or the option ``mergeSchema``, if
-    there are more than :data:`COMPARED_FILES`, or if this host cannot read them."""
+    A column may be missing if the pipeline file allows that, by ``file_schema`` or the option ``mergeSchema``. Nothing
+    is checked if there are more than :data:`COMPARED_FILES`, or if this host cannot read them."""
     source = part.source
-    if part.path is None or source.file_format.lower() != "parquet" or source.file_schema is not None:
-        return
-    if any(name.lower() == "mergeschema" for name in source.options):
+    if part.path is None or source.file_format.lower() != "parquet":
         return
     paths = [_plain(uri) for uri in frame.inputFiles()]
-    if not 1 < len(paths) <= COMPARED_FILES:
+    if not (1 if source.file_schema else 2) <= len(paths) <= COMPARED_FILES:
         return
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -50,9 +55,11 @@ def check_files_read_by_spark(part: SourcePart, frame: DataFrame) -> None:
         log.info("the columns of the files of %s are not compared: %s", part.place, error)
         return
     used = sorted(_used(source) & {name.lower() for names in columns for name in names})
+    may_lack = source.file_schema is not None or any(name.lower() == "mergeschema" for name in source.options)
     for path, present in zip(paths, columns, strict=True):
-        if missing := absent(used, present):
-            raise without_columns(part.field, path, missing, present)
+        if not may_lack and (missing := absent(used, list(present))):
+            raise without_columns(part.field, path, missing, list(present))
+    _check_types(part.field, dict(zip(paths, columns, strict=True)), used, frame)
 
 
 def absent(names: Iterable[str], present: Sequence[str]) -> list[str]:
@@ -87,11 +94,34 @@ def _expressions(source: Source) -> Iterator[str]:
         yield from (changes.op, changes.before or "", changes.after or "")
 
 
-def _columns_of(path: str) -> list[str]:
+def _check_types(field: str, files: Mapping[str, Mapping[str, str]], used: Sequence[str], frame: DataFrame) -> None:
+    """Raise InvalidRequestError (``column-type``) for a used column that Spark would misread. ``files``: the types of
+    the columns of each file. Spark takes a column that the path has, as in ``day=3``, from there."""
+    taken = {column.name.lower(): column.dataType.simpleString() for column in frame.schema.fields}
+    takes_local_times = frame.sparkSession.conf.get(_LOCAL_TIMES) != "false"
+    for path, name, type_ in ((path, name, type_) for path, types in files.items() for name, type_ in types.items()):
+        actual = type_ if takes_local_times else type_.removesuffix("_ntz")
+        wanted = taken.get(name.lower(), "")
+        if name.lower() in used and is_misread(actual, wanted) and f"/{name.lower()}=" not in path.lower():
+            raise InvalidRequestError(
+                f"source file {path}: column {name} is {actual}, which Spark would read as {wanted}",
+                kind="column-type",
+                hint=f"write the files with one type for the column, or declare the widest one in {field}.file_schema",
+            )
+
+
+def _columns_of(path: str) -> dict[str, str]:
+    """Return the type in which Spark reads each column of a file alone; '' if it is not certain, as for the times of
+    INT96, which may be local ones."""
     with pq.ParquetFile(open_file(path)) as file:
-        return list(file.schema_arrow.names)
+        stored = map(file.schema.column, range(len(file.schema)))
+        unclear = {column.path for column in stored if column.physical_type == "INT96"}
+        types = {field.name: _UNSIGNED.get(field.type) or parquet_type(field.type) for field in file.schema_arrow}
+    return {name: "" if name in unclear else type_ for name, type_ in types.items()}
 
 
 def _plain(uri: str) -> str:
-    """Return the local path of a URI of Spark, or the URI of an object, without escapes."""
-    return unquote(re.sub("^file:(?://)?", "", uri))
+    """Return the local path of a URI of Spark, or the URI of an object as :func:`open_file` takes it, without
+    escapes."""
+    plain = unquote(re.sub("^file:(?://)?", "", uri))
+    return in_bucket(plain) or plain

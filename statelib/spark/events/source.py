@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from statelib.definition.parts.source import Source
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart, source_parts
+from statelib.flows.wiring import Deployment, source_variables
 from statelib.model.checkpoint import DataInterval
 from statelib.spark import FORMATS, register
 from statelib.spark.events.absent_columns import check_files_read_by_spark
@@ -41,6 +42,11 @@ class SourcePlaces:
     data: str
     root: str
     endpoint: str = ""
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> "SourcePlaces":
+        """Return the places of a deployment in this process."""
+        return cls(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
 
 
 def files_of_interval(
@@ -121,7 +127,7 @@ def _has_same_endpoint(spark: SparkSession, location: str, bucket: str, endpoint
 def read_interval(
     spark: SparkSession,
     pipeline: Pipeline,
-    data: str,
+    places: SourcePlaces,
     interval: DataInterval,
     *,
     reads: TableReads | None = None,
@@ -134,14 +140,16 @@ def read_interval(
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``unknown-format``, ``bad-expression``;
     NotFoundError (``no-source``); RetryableError (``source-unreadable``).
     """
-    parts = [part for part in source_parts(pipeline, data, interval) if part.field not in without]
+    parts = [part for part in source_parts(pipeline, places.data, interval) if part.field not in without]
     if any(part.source.file_format in FORMATS for part in parts):
         register(spark)  # only if needed: Spark starts Python processes for it, which takes some seconds
-    frames = [frame for part in parts if (frame := _read(spark, pipeline, part, reads)) is not None]
+    frames = [frame for part in parts if (frame := _read(spark, pipeline, part, places, reads)) is not None]
     return reduce(DataFrame.unionAll, frames) if frames else no_events(spark, pipeline)
 
 
-def _read(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads: TableReads | None) -> DataFrame | None:
+def _read(
+    spark: SparkSession, pipeline: Pipeline, part: SourcePart, places: SourcePlaces, reads: TableReads | None
+) -> DataFrame | None:
     """Return the events of one part of the interval; None if there are no files and the pipeline file allows that."""
     if part.source.incremental:
         if reads is None:
@@ -149,6 +157,12 @@ def _read(spark: SparkSession, pipeline: Pipeline, part: SourcePart, reads: Tabl
         frame = read_table(spark, pipeline, part, reads)
     else:
         frame = open_part(spark, pipeline.name, part)
-        if frame is not None:
+        if frame is not None and _is_within_reach(spark, part, places):
             check_files_read_by_spark(part, frame)
     return None if frame is None else events_of(spark, pipeline, part, frame)
+
+
+def _is_within_reach(spark: SparkSession, part: SourcePart, places: SourcePlaces) -> bool:
+    """Return whether this process can read the files of a part in the same way as Spark."""
+    path = part.path
+    return path is not None and (_is_of_this_host(spark, path) or _reason_for_bucket(spark, path, places) is None)

@@ -24,7 +24,7 @@ from statelib.model.types import StateType
 from statelib.spark.events.absent_columns import AT_ONCE, absent, without_columns
 from statelib.spark.events.owners import owners_of
 from statelib.spark.events.source_paths import LeftToSparkError, data_files, open_file
-from statelib.spark.events.source_types import is_read_as, spark_name
+from statelib.spark.events.source_types import is_read_as, parquet_type, spark_name
 from statelib.storage.objects.uris import location_if_object
 from statelib.wire.checksum import xxh3
 
@@ -38,12 +38,6 @@ MOST_FILES = 1000
 """The most files of a source that subtasks may read themselves. A small file costs each of them half a millisecond."""
 _BATCH_ROWS = 1 << 17
 
-_NAMES: Mapping[pa.DataType, str] = {
-    pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
-    pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
-    pa.binary(): "binary", pa.large_binary(): "binary", pa.date32(): "date",
-    pa.timestamp("ms"): "timestamp_ntz", pa.timestamp("us"): "timestamp_ntz",
-}  # fmt: skip
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _WRITER = b"org.apache.spark.version"
 
@@ -208,17 +202,6 @@ def _check_columns(types: Mapping[str, StateType], path: str, file: pq.ParquetFi
     for name, declared in types.items():
         if schema.names.count(name) != 1:
             raise LeftToSparkError(f"{path} has no column {name}")
-        actual = "timestamp" if flat.get(name) == "INT96" else _spark_type(schema.field(name).type)
+        actual = "timestamp" if flat.get(name) == "INT96" else parquet_type(schema.field(name).type)
         if not is_read_as(actual, spark_name(declared)):
             raise LeftToSparkError(f"{path}: column {name} is {schema.field(name).type}")
-
-
-def _spark_type(arrow: pa.DataType) -> str:
-    """Return the name of the type in which Spark reads a Parquet column of this Arrow type; '' if it is not certain."""
-    if pa.types.is_dictionary(arrow):
-        arrow = arrow.value_type
-    if pa.types.is_timestamp(arrow) and arrow.tz is not None and arrow.unit in ("ms", "us"):
-        return "timestamp"
-    if pa.types.is_decimal128(arrow):
-        return f"decimal({arrow.precision},{arrow.scale})"
-    return _NAMES.get(arrow, "")

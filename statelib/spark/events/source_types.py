@@ -2,6 +2,9 @@
 one."""
 
 import re
+from collections.abc import Mapping
+
+import pyarrow as pa
 
 from statelib.model.types import StateType
 from statelib.serializers.registry import codec_of
@@ -17,6 +20,13 @@ _WIDENINGS = {
 _WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """The number of digits that the values of Spark's integer types may have."""
 _DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
+_OF_ARROW: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
+    pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
+    pa.binary(): "binary", pa.large_binary(): "binary", pa.date32(): "date",
+    pa.timestamp("ms"): "timestamp_ntz", pa.timestamp("us"): "timestamp_ntz",
+}  # fmt: skip
+_NUMBERS_AND_TIMES = (*_WIDENINGS, "bigint", "double", "timestamp", "timestamp_ntz")
 
 
 def spark_name(type_: StateType) -> str:
@@ -32,6 +42,25 @@ def quoted(name: str) -> str:
 def is_read_as(actual: str, wanted: str) -> bool:
     """Return whether every value of Spark's type ``actual`` is also a value of the type ``wanted``."""
     return actual == wanted or wanted in _WIDENINGS.get(actual, set()) or _fits_decimal(actual, wanted)
+
+
+def parquet_type(arrow: pa.DataType) -> str:
+    """Return the name of the type in which Spark reads a Parquet column of this Arrow type; '' if it is not certain."""
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None and arrow.unit in ("ms", "us"):
+        return "timestamp"
+    if pa.types.is_decimal128(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    return _OF_ARROW.get(arrow, "")
+
+
+def is_misread(actual: str, wanted: str) -> bool:
+    """Return whether Spark may read the values of a Parquet column of its type ``actual`` as other values of the type
+    ``wanted``, without an error: it takes the stored bits of numbers and times, and cuts them."""
+    if not all(name in _NUMBERS_AND_TIMES or _DECIMAL.fullmatch(name) for name in (actual, wanted)):
+        return False
+    return not is_read_as(actual, wanted) and (actual, wanted) != ("date", "timestamp_ntz")
 
 
 def _fits_decimal(actual: str, wanted: str) -> bool:

@@ -26,7 +26,7 @@ from statelib.flows.checkpoint.declining import declining
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
 from statelib.flows.gate.shares import shares_of
-from statelib.flows.wiring import Deployment, log_settings, now_ms, source_variables
+from statelib.flows.wiring import Deployment, log_settings, now_ms
 from statelib.model.checkpoint import EventCounts, SubtaskReport
 from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
@@ -175,7 +175,7 @@ def _run(
 def run_on_events(spark: SparkSession, work: Work, task: Task[R], *, reads: TableReads) -> tuple[int, list[R]]:
     """Run ``task`` once per subtask on its events of the interval of the plan; return (number of events in the source,
     results of the subtasks). ``reads``: what is read of sources that are read by the commits of their tables."""
-    deployment, pipeline, plan = work.deployment, work.pipeline, work.plan
+    pipeline, plan = work.pipeline, work.plan
     interval, parallelism = plan.applies, plan.record.parallelism
     assert interval is not None, "a snapshot without an interval has no events"
     files = _files(spark, work)
@@ -184,15 +184,16 @@ def run_on_events(spark: SparkSession, work: Work, task: Task[R], *, reads: Tabl
         if len(files.sources) == len(pipeline.inputs):
             return files.rows, run_subtasks(spark, pipeline, parallelism, None, task, attempt=plan.attempt)
     direct = files or SourceFiles((), ())
-    events = read_interval(spark, pipeline, deployment.data, interval, reads=reads, without=direct.sources)
+    places = SourcePlaces.of(work.deployment)
+    events = read_interval(spark, pipeline, places, interval, reads=reads, without=direct.sources)
     moved, reports = _moved(spark, work, events, task, columns=event_schema(pipeline), direct=direct.rows)
     return direct.rows + moved, reports
 
 
 def _files(spark: SparkSession, work: Work) -> SourceFiles | None:
-    deployment, plan = work.deployment, work.plan
+    plan = work.plan
     assert plan.applies is not None, "a snapshot without an interval has no events"
-    places = SourcePlaces(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
+    places = SourcePlaces.of(work.deployment)
     return files_of_interval(spark, work.pipeline, places, plan.applies, plan.record.parallelism)
 
 

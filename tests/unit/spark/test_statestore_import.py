@@ -22,7 +22,7 @@ def test_an_import_with_another_mapping_is_another_savepoint(tmp_path: Path) -> 
     deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
     def number(**fields: str | dict[str, str]) -> int:
-        wanted = StateStoreImport("/query", {}, StateStoreMapping("total", **fields))  # type: ignore[arg-type]
+        wanted = StateStoreImport("/query", {}, StateStoreMapping("total", **fields))
         return begin_import(deployment, deployment.pipeline("p"), str(wanted), "test").checkpoint_id
 
     first = number(values={"": "value.count"})
