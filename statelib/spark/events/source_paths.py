@@ -36,7 +36,7 @@ def data_files(location: str, source: Source) -> Sequence[str]:
     if the pipeline file allows that. The location is a file, a flat directory, or a pattern for the names of files in
     one. Raises LeftToSparkError."""
     uri = in_bucket(location)
-    files = _local_files(location, source) if uri is None else _objects(uri)
+    files = _local_files(location, source) if uri is None else _objects(uri, source)
     if not files and not source.may_be_empty:
         raise LeftToSparkError(f"{location} has no files")
     return files
@@ -50,8 +50,8 @@ def open_file(path: str) -> BinaryIO | str:
 def _local_files(location: str, source: Source) -> Sequence[str]:
     directory, pattern = _split(_PLAIN, location)
     path = Path(directory)
-    if not path.exists() and source.on_missing == "empty":
-        return []
+    if not path.exists():
+        return _missing(location, source)
     try:
         entries = sorted(path.iterdir()) if path.is_dir() else [path]
         entries = [entry for entry in entries if pattern is None or pattern.fullmatch(entry.name)]
@@ -63,12 +63,22 @@ def _local_files(location: str, source: Source) -> Sequence[str]:
     return [str(entry) for entry in entries if not _is_hidden(entry.name)]
 
 
-def _objects(uri: str) -> Sequence[str]:
+def _missing(location: str, source: Source) -> Sequence[str]:
+    """Return no files for a location that does not exist, if the pipeline file allows that: a marker alone allows only
+    that there are no files in it. Raises LeftToSparkError."""
+    if source.on_missing != "empty":
+        raise LeftToSparkError(f"{location} does not exist")
+    return []
+
+
+def _objects(uri: str, source: Source) -> Sequence[str]:
     directory, pattern = _split(_PLAIN_URI, uri)
     try:
         entries = sorted(entry.below for entry in PLACES.kind(directory).source_entries(directory))
     except StatelibError as error:
         raise LeftToSparkError(str(error)) from error
+    if not entries:
+        return _missing(uri, source)
     if pattern is not None:
         entries = [below for below in entries if below and pattern.fullmatch(below[0])]
     if any(len(below) > 1 for below in entries):

@@ -102,6 +102,17 @@ def test_files_that_spark_ignores_are_ignored(tmp_path: Path) -> None:
         assert sources.rows == 1000
 
 
+@pytest.mark.parametrize("ending", ["", "/*.parquet"])
+def test_a_missing_directory_is_no_empty_one_for_its_marker(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / "reading.yaml"
+    path.write_text(PIPELINE.format(key="shop").replace("source: {", "source: {ready: {marker: _SUCCESS}, "))
+    pipeline, location = load_pipeline(path), source(tmp_path)
+    assert source_files(pipeline, {"source": [f"{location}-gone{ending}"]}, 1) is None
+    sources = source_files(pipeline, {"source": [f"{location}{ending}"]}, 1)
+    assert sources is not None
+    assert sources.rows == 0
+
+
 def in_bucket(root: Path, s3: S3Endpoint, bucket: str) -> str:
     """Copy the source into a bucket, and return its URI there."""
     for file in Path(source(root, a=events(), b=events(500, 1000))).iterdir():
