@@ -38,7 +38,7 @@ def session(name: str, master: str, settings: Sequence[str] | None = None) -> It
         _set_environment(settings or ())
     # Here, so that other commands start without Spark.
     from statelib.spark.session.job_failures import OF_SPARK, as_own
-    from statelib.spark.session.local_session import borrowed_session
+    from statelib.spark.session.local_session import SETTINGS, borrowed_session
     from statelib.spark.snapshot.termination import unwound_by_signal
 
     try:
@@ -46,7 +46,7 @@ def session(name: str, master: str, settings: Sequence[str] | None = None) -> It
             if is_remote_url(master):
                 from statelib.spark.session.remote_session import change_settings
 
-                change_settings(spark, pairs)
+                change_settings(spark, (*pairs, *SETTINGS.items()))
             yield spark
     except OF_SPARK as error:
         raise as_own(error) or error from error

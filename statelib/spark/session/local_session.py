@@ -15,11 +15,12 @@ _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _DAEMON = "spark.python.daemon.module"
 
 
-_SETTINGS = {
+SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
 }
+"""The settings of every session, whatever a user sets: events are read in UTC."""
 
 
 def new_session(name: str, master: str | None = None) -> SparkSession:
@@ -33,11 +34,11 @@ def new_session(name: str, master: str | None = None) -> SparkSession:
         from statelib.spark.session.remote_session import change_settings, remote_session  # imports gRPC and pandas
 
         spark = remote_session(str(master))
-        change_settings(spark, _SETTINGS.items())
+        change_settings(spark, SETTINGS.items())
         return spark
     builder = SparkSession.builder.appName(name)
     builder = builder if master is None else builder.master(master)
-    return builder.config(conf=with_daemon(SparkConf())).config(map=dict(_SETTINGS)).getOrCreate()
+    return builder.config(conf=with_daemon(SparkConf())).config(map=dict(SETTINGS)).getOrCreate()
 
 
 def with_daemon(conf: SparkConf) -> SparkConf:
