@@ -143,6 +143,11 @@ def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, deploym
     columns["local"] = {"expr": "local + INTERVAL 1 HOUR", "type": "instant"}
     _, second = read(spark, deployment, source | {"time_zone": "America/New_York"}).to_pylist()
     assert second["local"] == datetime(2026, 1, 2, 5, tzinfo=UTC), "a computed time without a zone is in the zone too"
+    columns["local"] = {"expr": "CAST(local AS date)", "type": "instant"}
+    columns["at"] = {"expr": "at + INTERVAL 1 HOUR", "type": "datetime"}
+    first, _ = read(spark, deployment, source | {"time_zone": "America/New_York"}).to_pylist()
+    assert first["local"] == datetime(2026, 1, 1, 5, tzinfo=UTC), "a day begins in the zone"
+    assert first["at"] == datetime(2025, 12, 31, 20), "a computed instant is read in the zone"
 
 
 BAD_COLUMNS = {

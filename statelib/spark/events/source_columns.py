@@ -27,6 +27,8 @@ from statelib.spark.session.either_kind import analysed
 _LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
 """Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
 cast to the other without loss."""
+_BY_ZONE = {_INSTANT: (_LOCAL, "date"), _LOCAL: (_INSTANT,)}
+"""The types of expressions that become a type by the zone of the source."""
 _ANSI = "spark.sql.ansi.enabled"
 _BY_CHANCE = "its value can be another one when a task is repeated"
 _REFUSED = {
@@ -187,14 +189,14 @@ def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, own: tuple[st
 
 
 def _computed_column(pipeline: Pipeline, part: SourcePart, name: str, text: str, frame: DataFrame) -> str:
-    """Return the SQL expression for a column with ``expr``. Its time without a zone becomes an instant by the zone of
-    the source."""
+    """Return the SQL expression for a column with ``expr``. By the zone of the source, a time without a zone or a date
+    becomes an instant, and an instant a time without a zone."""
     field, zone = f"{part.field}.columns.{name}", part.source.time_zone
     wanted = spark_name(pipeline.column_types()[name])
     expression = f"CAST(({text}) AS {wanted})"
-    if zone is not None and wanted == _INSTANT:
+    if zone is not None and wanted in _BY_ZONE:
         (value,) = checked_expression(pipeline, field, text, frame, f"({text})").schema.fields
-        if value.dataType.simpleString() == _LOCAL:
+        if value.dataType.simpleString() in _BY_ZONE[wanted]:
             expression = _converted(f"({text})", zone, wanted)
     expression = f"{expression} AS {quoted(name)}"
     checked_expression(pipeline, field, text, frame, expression)
