@@ -16,6 +16,7 @@ PLACEHOLDERS = ("data", "start", "end")
 BOUNDS = ("start", "end")
 
 _VARIABLE = re.compile(r"\{env\[(\w+)\]\}")
+_EPOCH = re.compile(r"%(.)", re.DOTALL)
 _DIRECTIVE = re.compile(r"%[-_0^#]?(.)", re.DOTALL)
 
 
@@ -36,13 +37,26 @@ class _KeptVariables:
         return f"{{env[{name}]}}"
 
 
+class _Bound(datetime):
+    """A moment whose seconds since the epoch, ``%s``, are those of its zone: those of strftime are those of a clock in
+    the zone of the host."""
+
+    @classmethod
+    def of(cls, moment: datetime) -> "_Bound":
+        return cls.combine(moment.date(), moment.timetz()).replace(fold=moment.fold)
+
+    def __format__(self, specification: str) -> str:
+        seconds = str(int(self.timestamp()))
+        return super().__format__(_EPOCH.sub(lambda match: seconds if match[1] == "s" else match[0], specification))
+
+
 def at_interval(template: str, data: str, interval: DataInterval, zone: tzinfo = UTC) -> str:
     """Return the text of a template for one interval. It may use ``data``, ``start`` and ``end`` (datetimes in
     ``zone``).
 
     ``{env[NAME]}`` stays as it is: :func:`with_variables` replaces it where the source is read, so that no other place
     holds a secret."""
-    start, end = _bounds(interval, zone)
+    start, end = map(_Bound.of, _bounds(interval, zone))
     return template.format(data=data, start=start, end=end, env=_KeptVariables())
 
 

@@ -1,5 +1,7 @@
 """Schedules in a time zone: days of 23 and 25 hours, hours that occur twice or not at all, and paths in local time."""
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -13,7 +15,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import clock_change_problem, cut, first_intervals, intervals, moment
 from statelib.definition.source.parts import source_parts
 from statelib.definition.source.readiness import ready_rules
-from statelib.definition.source.templates import names_exactly
+from statelib.definition.source.templates import at_interval, names_exactly
 from statelib.definition.source.ticks import Ticks
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
@@ -173,3 +175,20 @@ def test_the_moments_before_and_after_are_inverse_where_the_clock_is_steady() ->
     assert ticks.begins_at(tick_ms)
     assert not ticks.begins_at(tick_ms + 1)
     assert ticks.first_from(tick_ms - 1) == ticks.first_from(tick_ms) == tick_ms
+
+
+@pytest.fixture(params=["UTC", "America/New_York"])
+def host_zone(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Set the time zone of this host for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
+@pytest.mark.parametrize("zone", [UTC, BERLIN])
+def test_the_seconds_of_a_bound_are_the_same_on_every_host(host_zone: str, zone: ZoneInfo) -> None:
+    hour = DataInterval(BACK, BACK + HOUR_MS)
+    text = at_interval("t >= {start:%s} AND t < {end:%s} -- %% {start:%%s}", "", hour, zone)
+    assert text == f"t >= {BACK // 1000} AND t < {BACK // 1000 + 3600} -- %% %s", host_zone
