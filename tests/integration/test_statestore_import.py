@@ -119,6 +119,7 @@ def test_state_that_does_not_fit_is_refused_and_leaves_nothing(
         ("shop", replace(TOTAL, values={**TOTAL.values, "amuont": "1"}), "bad-mapping"),
         ("shop", replace(TOTAL, keys={"item": "key.shop"}), "bad-mapping"),
         ("shop", replace(TOTAL, keys={"shop": "key.nothing"}), "bad-mapping"),
+        ("shop", replace(TOTAL, values={**TOTAL.values, "amount": "value.sum / 2"}), "column-type"),
         ("shop", replace(TOTAL, state="nope"), "unknown-state"),
         ("shop", replace(TOTAL, user_key="key.shop"), "bad-mapping"),
     ):

@@ -200,7 +200,7 @@ class _Mapper:
             self.missing.append(slot)
             return "NULL"
         self.used[slot.path] = written
-        if slot.parts or not _fits(actual, slot.spark):
+        if slot.parts or not fits(actual, slot.spark):
             raise self._wrong_type(slot, written, actual)
         return f"CAST(({text}) AS {slot.spark.simpleString()})"
 
@@ -240,16 +240,16 @@ def _last(slot: Slot) -> str:
     return slot.path.rpartition(".")[2]
 
 
-def _fits(actual: DataType, wanted: DataType) -> bool:
+def fits(actual: DataType, wanted: DataType) -> bool:
     """Return whether each value is read as an equal value of the wanted type, or as the nearest double, or ends the job
     with an error if it is too large."""
     if isinstance(actual, ArrayType) and isinstance(wanted, ArrayType):
-        return _fits(actual.elementType, wanted.elementType)
+        return fits(actual.elementType, wanted.elementType)
     if isinstance(actual, MapType) and isinstance(wanted, MapType):
-        return _fits(actual.keyType, wanted.keyType) and _fits(actual.valueType, wanted.valueType)
+        return fits(actual.keyType, wanted.keyType) and fits(actual.valueType, wanted.valueType)
     if isinstance(actual, StructType) and isinstance(wanted, StructType):
         pairs = zip(actual.fields, wanted.fields, strict=False)
-        return actual.names == wanted.names and all(_fits(a.dataType, w.dataType) for a, w in pairs)
+        return actual.names == wanted.names and all(fits(a.dataType, w.dataType) for a, w in pairs)
     names = actual.simpleString(), wanted.simpleString()
     return is_read_as(*names) or (_is_number(names[0]) and names[1] == "double") or _is_narrowed(*names)
 

@@ -16,10 +16,12 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.savepoint.imports import importable, value_fields
 from statelib.model.state import StateDescriptor
+from statelib.model.types import StateType
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.arrow_types import spark_type
-from statelib.spark.events.source_types import spark_name
+from statelib.spark.events.source_columns import check_strict
+from statelib.spark.imports.seed_columns import fits
 from statelib.spark.session.either_kind import analysed
 
 VALUE = "__statelib_value"
@@ -69,24 +71,31 @@ def entries_of(store: DataFrame, pipeline: Pipeline, mapping: StateStoreMapping)
     ``VALUE``.
 
     Raises InvalidRequestError: ``no-mapping`` for a column or field with neither an expression nor a field of its name,
-    ``bad-mapping`` for an invalid expression, or an expression for a column or field that does not exist."""
+    ``bad-mapping`` for an invalid expression, or an expression for a column or field that does not exist,
+    ``column-type`` for one whose values would be cut or rounded."""
     descriptor = importable(pipeline, mapping.state)
     _check_names(pipeline, descriptor, mapping)
-    types = pipeline.column_types()
-    columns = [
-        _column(store, "key", mapping.keys.get(name, ""), name).cast(spark_name(types[name])).alias(name)
-        for name in pipeline.key
-    ]
-    if descriptor.user_key_type is not None:
-        user_key = _column(store, "key", mapping.user_key, "user_key")
-        columns.append(user_key.cast(spark_type(codec_of(descriptor.user_key_type).arrow_type)).alias(USER_KEY))
-    columns.append(_value(store, descriptor, mapping).alias(VALUE))
+    check_strict(store.sparkSession, pipeline, "--value")
     try:
-        return store.select(*columns)
+        return store.select(*_columns(store, pipeline, descriptor, mapping))
     except AnalysisException as error:
         raise InvalidRequestError(
             f"{pipeline.name}: state {mapping.state!r}: {error.getMessage()}", kind="bad-mapping", hint=_hint(store)
         ) from error
+
+
+def _columns(
+    store: DataFrame, pipeline: Pipeline, descriptor: StateDescriptor, mapping: StateStoreMapping
+) -> list[Column]:
+    types = pipeline.column_types()
+    columns = [
+        _cast(store, _column(store, "key", mapping.keys.get(name, ""), name), types[name], name).alias(name)
+        for name in pipeline.key
+    ]
+    if descriptor.user_key_type is not None:
+        user_key = _column(store, "key", mapping.user_key, "user_key")
+        columns.append(_cast(store, user_key, descriptor.user_key_type, "the user key").alias(USER_KEY))
+    return [*columns, _value(store, descriptor, mapping).alias(VALUE)]
 
 
 def _check_names(pipeline: Pipeline, descriptor: StateDescriptor, mapping: StateStoreMapping) -> None:
@@ -106,13 +115,30 @@ def _value(store: DataFrame, descriptor: StateDescriptor, mapping: StateStoreMap
     wanted = spark_type(value_arrow_type(descriptor))
     names = value_fields(descriptor)
     if not names:
-        return _column(store, "value", mapping.values.get("", ""), None).cast(wanted)
+        return _as(store, _column(store, "value", mapping.values.get("", ""), None), wanted, "the value")
     assert isinstance(wanted, StructType)
     fields = [
-        _column(store, "value", mapping.values.get(name, ""), name).cast(wanted[name].dataType).alias(name)
+        _as(store, _column(store, "value", mapping.values.get(name, ""), name), wanted[name].dataType, name).alias(name)
         for name in names
     ]
     return f.struct(*fields)
+
+
+def _cast(store: DataFrame, column: Column, type_: StateType, name: str) -> Column:
+    return _as(store, column, spark_type(codec_of(type_).arrow_type), name)
+
+
+def _as(store: DataFrame, column: Column, wanted: DataType, name: str) -> Column:
+    """Return a column in the wanted type. Raises InvalidRequestError (``column-type``) if a cast would change values
+    without an error."""
+    actual = store.select(column).schema.fields[0].dataType
+    if fits(actual, wanted):
+        return column.cast(wanted)
+    raise InvalidRequestError(
+        f"import: {name} is {actual.simpleString()} in the store, {wanted.simpleString()} in the state",
+        kind="column-type",
+        hint="write an expression of that type, such as CAST(value.sum AS BIGINT)",
+    )
 
 
 def _column(store: DataFrame, struct: str, expression: str, name: str | None) -> Column:
