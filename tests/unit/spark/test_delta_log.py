@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from statelib.errors import UnsupportedError
 from statelib.spark.events.tables.delta_log import DeltaLog
 
 
@@ -22,3 +24,11 @@ def test_pieces_have_each_row_once_if_the_log_is_summed_up_in_between(tmp_path: 
     actions = pq.read_table(checkpoint)
     pq.write_table(actions.take(pa.array(range(len(actions))[::-1])), checkpoint)  # Spark writes them in no order
     assert sorted(first + piece(1)) == list(range(6))
+
+
+@pytest.mark.parametrize("settings", [{}, {"delta.enableChangeDataFeed": "false"}], ids=["not set", "set"])
+def test_a_new_column_of_a_table_without_a_feed_is_no_damage(tmp_path: Path, settings: dict[str, str]) -> None:
+    write_deltalake(tmp_path, pa.table({"number": [1]}), configuration=settings)
+    write_deltalake(tmp_path, pa.table({"number": [2], "other": [3]}), mode="append", schema_mode="merge")
+    with pytest.raises(UnsupportedError, match=r"changed columns .* while it had no change data feed"):
+        list(DeltaLog(str(tmp_path), {}).changes([1]))

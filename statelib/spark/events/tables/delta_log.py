@@ -19,8 +19,9 @@ from statelib.storage.registry import patience
 
 _UNREADABLE = {"columnMapping", "deletionVectors"}
 """The features of tables that the package does not read in all places."""
-_NO_FEED = "does not have change data enabled"
-"""The package's message about a commit with new metadata in a table without a change data feed."""
+_NO_FEED = ("does not have change data enabled", "Change Data not enabled")
+"""The package's messages about a commit with new metadata in a table without a change data feed, or with it set to
+false."""
 
 
 class DeltaLog:
@@ -120,7 +121,7 @@ class DeltaLog:
                 hint="correct source.path, or write 'on_missing: empty' if the table may come later",
             ) from error
         except (DeltaError, OSError, pa.ArrowException) as error:
-            if _NO_FEED in str(error):
+            if any(message in str(error) for message in _NO_FEED):
                 raise UnsupportedError(
                     f"table {self.path}: a commit changed columns or properties of the table while it had no change "
                     f"data feed, so its rows cannot be read: {first_line(error)}",
