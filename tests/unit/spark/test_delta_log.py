@@ -32,3 +32,13 @@ def test_a_new_column_of_a_table_without_a_feed_is_no_damage(tmp_path: Path, set
     write_deltalake(tmp_path, pa.table({"number": [2], "other": [3]}), mode="append", schema_mode="merge")
     with pytest.raises(UnsupportedError, match=r"changed columns .* while it had no change data feed"):
         list(DeltaLog(str(tmp_path), {}).changes([1]))
+
+
+def test_a_partition_that_the_package_does_not_find_is_no_damage(tmp_path: Path) -> None:
+    for number in range(2):
+        write_deltalake(tmp_path, pa.table({"n": [number], "city": ["New York"]}), partition_by=["city"], mode="append")
+    log = DeltaLog(str(tmp_path), {})
+    assert sorted(n for batch in log.rows(0, 1) for n in batch["n"].to_pylist()) == [0, 1]
+    with pytest.raises(UnsupportedError, match="partitions whose values have other characters") as caught:
+        list(log.changes([1]))
+    assert caught.value.kind == "source-features"

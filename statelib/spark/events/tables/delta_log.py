@@ -4,13 +4,14 @@ Of a commit, the rows that it inserted, updated and deleted are read: from the c
 else from the files that the commit added and removed.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from statelib.errors import NotFoundError, RetryableError, UnsupportedError
+from statelib.errors import NotFoundError, RetryableError, StatelibError, UnsupportedError
 from statelib.extras import require
 from statelib.spark.events.source_paths import in_bucket
 from statelib.spark.events.tables.table_log import CHANGE_COLUMNS, as_changed, before_moment, first_line, history_gone
@@ -22,6 +23,9 @@ _UNREADABLE = {"columnMapping", "deletionVectors"}
 _NO_FEED = ("does not have change data enabled", "Change Data not enabled")
 """The package's messages about a commit with new metadata in a table without a change data feed, or with it set to
 false."""
+
+_ENCODED = re.compile(r"=[^/\s]*%[0-9A-F]{2}[^/\s]*/\S+ not found")
+"""The package's message about a file of a commit whose path has escapes: it looks for the path as the log has it."""
 
 
 class DeltaLog:
@@ -121,16 +125,27 @@ class DeltaLog:
                 hint="correct source.path, or write 'on_missing: empty' if the table may come later",
             ) from error
         except (DeltaError, OSError, pa.ArrowException) as error:
-            if any(message in str(error) for message in _NO_FEED):
-                raise UnsupportedError(
-                    f"table {self.path}: a commit changed columns or properties of the table while it had no change "
-                    f"data feed, so its rows cannot be read: {first_line(error)}",
-                    kind="source-features",
-                    hint="set delta.enableChangeDataFeed = true on the table before such changes; read this interval "
-                    "by a condition (source.where without source.incremental), then go on as before",
-                ) from error
-            raise RetryableError(
-                f"source table {self.path} cannot be read: {first_line(error)}",
-                kind="source-unreadable",
-                hint="files of its commits may have been removed by VACUUM; if not, run again",
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> StatelibError:
+        """Return the error for rows that the package cannot read."""
+        if any(message in str(error) for message in _NO_FEED):
+            return UnsupportedError(
+                f"table {self.path}: a commit changed columns or properties of the table while it had no change "
+                f"data feed, so its rows cannot be read: {first_line(error)}",
+                kind="source-features",
+                hint="set delta.enableChangeDataFeed = true on the table before such changes; read this interval "
+                "by a condition (source.where without source.incremental), then go on as before",
+            )
+        if _ENCODED.search(str(error)):
+            return UnsupportedError(
+                f"table {self.path}: deltalake does not find files of commits to partitions whose values have other "
+                f"characters than letters and digits of ASCII: {first_line(error)}",
+                kind="source-features",
+                hint="read it with Spark's connector and a condition: source.table with source.where",
+            )
+        return RetryableError(
+            f"source table {self.path} cannot be read: {first_line(error)}",
+            kind="source-unreadable",
+            hint="files of its commits may have been removed by VACUUM; if not, run again",
+        )
