@@ -61,6 +61,18 @@ def test_an_update_that_comes_again_for_a_part_of_what_the_state_has_changes_not
     assert chosen(deployment, *naming(1), on_gap="allow") == day(1), "begin refuses it: nobody may have named it"
 
 
+def test_an_update_of_what_the_former_name_has_changes_nothing(deployment: Deployment) -> None:
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    file = Path(deployment.pipelines_directory) / "sales.yaml"
+    file.with_name("orders.yaml").write_text(
+        file.read_text().replace("name: sales", "name: orders") + "renamed_from: sales\n"
+    )
+    file.unlink()
+    renamed = deployment.pipeline("orders")
+    assert interval_of_updates(deployment, renamed, naming(1)) is None
+    assert interval_of_updates(deployment, renamed, naming(1, 2)) == day(2)
+
+
 def test_updates_that_leave_time_out_are_refused(deployment: Deployment) -> None:
     with pytest.raises(InvalidRequestError, match="the events in between would be lost"):
         chosen(deployment, *naming(1, 3))

@@ -96,13 +96,12 @@ def _bounding_field(source: Source) -> tuple[str, ...] | None:
 def _check_condition(condition: str, where: Where, *, alone: bool) -> Iterator[Problem]:
     """Yield the problem of a condition whose comparisons show that an event would be read twice or never. ``alone``:
     no other template names a bound."""
-    compared = {bound: operator.lower() for operator, bound in _COMPARED.findall(condition)}
-    start, end = compared.get("start"), compared.get("end")
-    if "between" in (start, end) or (start == ">=" and end == "<="):
+    start, end = ({op.lower() for op, of in _COMPARED.findall(condition) if of == bound} for bound in BOUNDS)
+    if "between" in start | end or (">=" in start and "<=" in end and "<" not in end):
         text = "an event at {end} would be applied by two intervals; write >= '{start}' AND ... < '{end}'"
         yield Problem(where, text, NOT_BOUNDED)
-    elif start == ">" and end == "<":
+    elif (start, end) == ({">"}, {"<"}):
         yield Problem(where, "an event at {start} would never be applied; write >= '{start}'", NOT_BOUNDED)
-    elif alone and not (set(BOUNDS) <= set(placeholders(condition)) or "=" in (start, end)):
+    elif alone and not (set(BOUNDS) <= set(placeholders(condition)) or "=" in start | end):
         text = "names one end of the interval only: events would be applied by several intervals"
         yield Problem(where, f"{text}; write >= '{{start}}' AND ... < '{{end}}'", NOT_BOUNDED)

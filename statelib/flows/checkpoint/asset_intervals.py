@@ -7,6 +7,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.next_intervals import end_of_state
+from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import PipelineName
@@ -48,9 +49,9 @@ def _not_applied(deployment: Deployment, pipeline: Pipeline, named: Sequence[Dat
     """Return the intervals that the state does not have, neither as they are nor as parts of what it has.
 
     If gaps are allowed, a part is not enough: an interval of several updates may have times that none of them named."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
-    head = catalog.head(name).head
-    records = catalog.lineage(name, head) if head is not None else []
+    catalog = deployment.catalog()
+    head = former_head(deployment, pipeline) or catalog.head(PipelineName(pipeline.name))
+    records = catalog.lineage(head.pipeline, head.head) if head.head is not None else []
     applied = {record.interval for record in records if record.interval is not None}
     ranges = [] if pipeline.on_gap == "allow" else _joined(applied)
     return [

@@ -63,9 +63,10 @@ def check_over(
 ) -> None:
     """Raise RetryableError (``interval-not-over``) unless :func:`is_over`. ``assume_ready``: the caller has said that
     the events are complete."""
-    if assume_ready or is_over(pipeline, chosen, clock):
+    now = clock()
+    if assume_ready or is_over(pipeline, chosen, lambda: now):
         return
-    first = next(interval for interval in chosen if interval.end_ms > clock())
+    first = next(interval for interval in chosen if interval.end_ms > now)
     raise RetryableError(
         f"pipeline {pipeline.name}: the interval {range_text(first)} is not over: its later events would never be "
         "applied",

@@ -222,6 +222,12 @@ def test_a_condition_with_both_bounds_needs_no_schedule() -> None:
         source_parts(one_day, "/d", hours(0, 36))
 
 
+def test_a_condition_may_compare_other_columns_with_its_bounds_too() -> None:
+    valid = f"{WHERE} AND valid_from <= '{{end}}' AND valid_until > '{{start}}'"
+    (part,) = source_parts(new_table_pipeline(table="lake.orders", where=valid), "/d", hours(0, 24))
+    assert str(part.where).count("2026-01-02 00:00:00+00:00") == 2
+
+
 def test_options_are_filled_with_the_interval_and_contain_no_secret() -> None:
     options = {"url": "jdbc:x", "query": "SELECT * FROM o WHERE {start:%j} = d", "password": "{env[SECRET]}", "n": 3}
     pipeline = new_table_pipeline("@daily", format="jdbc", options={**options, "fast": True})
