@@ -9,8 +9,7 @@ import pytest
 from statelib.errors import InvalidRequestError
 from statelib.flows.publication.steps import publish_tables
 from statelib.flows.wiring import Deployment
-from tests.support.published import by_identity, delta_rows, feed_rows, folded, iceberg_environment, iceberg_rows
-from tests.support.published import table_rows as parquet_rows
+from tests.support.published import TABLES, iceberg_environment, published
 from tests.support.worlds import checkpoint_of, new_deployment
 
 STATES = """\
@@ -23,7 +22,6 @@ states:
 backend: heap
 publish:
 """
-TABLES = [(format_, mode) for format_ in ("parquet", "delta", "iceberg") for mode in ("table", "changes")]
 FIELDS = "{first: {agg: sum, of: amount}, second: {agg: sum, of: pieces}}"
 
 
@@ -58,17 +56,6 @@ def publish_two_shops(deployment: Deployment, text: str) -> None:
     change_file(deployment, text)
     run(deployment, 1, ("a", 1, 10), ("b", 2, 20))
     publish(deployment)
-
-
-def published(root: Path, format_: str, mode: str) -> dict[str, dict[str, object]]:
-    """Return the rows of the table by shop, of a feed the rows that result from it."""
-    if format_ == "parquet" and mode == "table":
-        rows = parquet_rows(root / "total", ["shop"])
-    else:
-        read = {"parquet": feed_rows, "delta": delta_rows}.get(format_)
-        all_rows = read(root / "total") if read else iceberg_rows("shop.total")
-        rows = folded(all_rows, ["shop"]) if mode == "changes" else by_identity(all_rows, ["shop"])
-    return {shop: {name: row[name] for name in sorted(row) if name != "shop"} for (shop,), row in rows.items()}
 
 
 @pytest.mark.parametrize(("format_", "mode"), TABLES)

@@ -114,4 +114,18 @@ def errors_together(count: int, publish: Callable[[], object]) -> list[Exception
     return errors
 
 
+TABLES = [(format_, mode) for format_ in ("parquet", "delta", "iceberg") for mode in ("table", "changes")]
+"""The formats of published tables, each with both modes."""
 OF_FEED = ("commit", "checkpoint_id", "interval_start", "interval_end", "change")
+
+
+def published(root: Path, format_: str, mode: str) -> dict[str, dict[str, object]]:
+    """Return the rows of the table ``total`` by shop, of a feed the rows that result from it. ``root``: the directory
+    that has the table in Parquet or Delta."""
+    if format_ == "parquet" and mode == "table":
+        rows = table_rows(root / "total", ["shop"])
+    else:
+        read = {"parquet": feed_rows, "delta": delta_rows}.get(format_)
+        all_rows = read(root / "total") if read else iceberg_rows("shop.total")
+        rows = folded(all_rows, ["shop"]) if mode == "changes" else by_identity(all_rows, ["shop"])
+    return {shop: {name: row[name] for name in sorted(row) if name != "shop"} for (shop,), row in rows.items()}
