@@ -11,7 +11,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from statelib.model.state import FieldMeaning, StateDescriptor, StateKind
-from statelib.model.types import BIGDECIMAL, VOID, ArrayOf, Decimal, Field, ListOf, MapOf, Row, Scalar, StateType, Tuple
+from statelib.model.types import (
+    BIGDECIMAL,
+    VOID,
+    ArrayOf,
+    Decimal,
+    Field,
+    ListOf,
+    MapOf,
+    Row,
+    Scalar,
+    StateType,
+    Ttl,
+    Tuple,
+)
 from statelib.restore.schemas.matching import as_stored, describe, keeps_bytes
 
 WIDER = {
@@ -49,7 +62,10 @@ def compare_states(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Di
     """Return all differences between a stored state and the wanted one, except a difference of their names."""
     if not _has_same_keys(stored, wanted):
         return (Difference(Compatibility.INCOMPATIBLE, f"expected {describe(wanted)}, found {describe(stored)}"),)
-    return (*_types(stored.value_type, wanted.value_type, "the value", evolving(wanted)), *_meanings(stored, wanted))
+    old, new = stored.value_type, wanted.value_type
+    if isinstance(old, Ttl) and isinstance(new, Ttl):
+        old, new = old.value, new.value
+    return (*_types(old, new, "the value", evolving(wanted)), *_meanings(stored, wanted))
 
 
 def _has_same_keys(stored: StateDescriptor, wanted: StateDescriptor) -> bool:

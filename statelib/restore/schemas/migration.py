@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from statelib.model.state import StateDescriptor, StateKind
-from statelib.model.types import ArrayOf, Decimal, ListOf, MapOf, Row, Scalar, StateType, Tuple
+from statelib.model.types import ArrayOf, Decimal, ListOf, MapOf, Row, Scalar, StateType, Ttl, Tuple
 from statelib.restore.schemas.compatibility import EarlierNames, evolving, field_origins
 from statelib.restore.schemas.matching import changed
 from statelib.serializers.columns.arrow import list_bounds, present, with_nulls
@@ -34,11 +34,17 @@ def _convert(values: pa.Array, stored: StateType, wanted: StateType, earlier: Ea
     """Return values of type ``stored`` as values of type ``wanted``, in the same rows.
 
     Nulls remain null, and new fields are null. ``earlier`` holds the earlier names of the fields of the outermost Row,
-    as for :func:`~statelib.restore.schemas.compatibility.field_origins`."""
+    whether it has a time to live or not, as for :func:`~statelib.restore.schemas.compatibility.field_origins`."""
     if stored == wanted:
         return values
     values_present, valid = present(values)
-    return with_nulls(_convert_present(values_present, stored, wanted, earlier), valid)
+    if isinstance(stored, Ttl) and isinstance(wanted, Ttl):
+        times, plain = values_present.flatten()
+        columns = [times, _convert(plain, stored.value, wanted.value, earlier)]
+        converted = pa.StructArray.from_arrays(columns, fields=list(codec_of(wanted).arrow_type))
+    else:
+        converted = _convert_present(values_present, stored, wanted, earlier)
+    return with_nulls(converted, valid)
 
 
 def _convert_present(values: pa.Array, stored: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:

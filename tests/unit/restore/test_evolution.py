@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from statelib.backends.keyed import KeyedStateBackend
@@ -23,13 +24,18 @@ from statelib.model.types import (
     MapOf,
     Row,
     StateType,
+    Ttl,
     Tuple,
 )
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.schemas.compatibility import Compatibility
 from statelib.restore.schemas.evolution import evolve
+from statelib.restore.schemas.migration import migration
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
 from statelib.testing.keyed_samples import MEANS, PER_PLACE, TOTALS, VISITS, all_entries, got
 from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored
+from statelib.wire.ragged import from_list
 
 AS_IS, AFTER, NO = Compatibility
 SUM_AND_COUNT = Row((Field("sum", DOUBLE), Field("count", LONG)))
@@ -73,6 +79,9 @@ def _resolve(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Compatib
         (MapOf(INT, INT), MapOf(LONG, INT), NO, "expected map<long, int>, found map<int, int>"),
         (Tuple((INT,)), Tuple((LONG,)), AFTER, "the value, f0: int widened to long"),
         (Tuple((INT,)), Tuple((INT, INT)), NO, "expected tuple<int, int>"),
+        (Ttl(_row(a=LONG)), Ttl(_row(a=LONG, b=STRING)), AFTER, "field 'b' (string) is new: null"),
+        (Ttl(_row(f0=LONG)), Ttl(_row(a=LONG)), AS_IS, "field 'a' was called 'f0'"),
+        (LONG, Ttl(LONG), NO, "the value: expected ttl<long>, found long"),
     ],
 )  # fmt: skip
 def test_each_change_of_a_type_has_its_resolution(
@@ -236,6 +245,25 @@ def test_fields_of_a_row_are_added_removed_and_moved(restore: Callable[..., Keye
     assert got(after, "totals", keys) == [{"note": None, "latest": value["last"]} for value in old]
     assert after.statistics()[0].total_entries == 60
     after.close()
+
+
+@pytest.mark.parametrize("kind", [StateKind.VALUE, StateKind.MAP])
+def test_values_that_expire_keep_their_times_when_their_fields_change(kind: StateKind) -> None:
+    old = {"last_access_ms": 5, "value": {"a": 7, "b": "x"}}
+    new = {"last_access_ms": 5, "value": {"n": None, "c": "x", "a": 7}}
+    stored = _state(Ttl(_row(a=INT, b=STRING)), kind=kind)
+    renamed = FieldMeaning("c", renamed_from=("b",))
+    wanted = _state(Ttl(_row(n=DOUBLE, c=STRING, a=LONG)), FieldMeaning("n"), renamed, FieldMeaning("a"), kind=kind)
+    rows = StateRows(from_list([b"k"]), encode_values(stored, pa.array([old], value_arrow_type(stored))))
+    migrated = migration(stored, wanted)(rows)
+    assert decode_values(wanted, migrated.values).to_pylist() == [new]
+
+
+def test_elements_that_expire_keep_their_times_when_they_are_widened() -> None:
+    stored, wanted = (_state(Ttl(type_), kind=StateKind.LIST) for type_ in (INT, LONG))
+    elements = [{"last_access_ms": 5, "value": 1}, {"last_access_ms": 6, "value": 2}]
+    rows = StateRows(from_list([b"k"]), encode_values(stored, pa.array([elements], value_arrow_type(stored))))
+    assert decode_values(wanted, migration(stored, wanted)(rows).values).to_pylist() == [elements]
 
 
 def test_an_incompatible_restore_leaves_no_file(restore: Callable[..., KeyedStateBackend], tmp_path: Path) -> None:
