@@ -83,7 +83,7 @@ class Evolving:
     """The rule for a Row in a value: whether its fields may change.
 
     ``closed`` forbids changes of this Row and of the Rows in it. ``fields`` holds the fields of this Row that have a
-    rule of their own. ``earlier`` holds the earlier names of its fields."""
+    rule of their own. ``earlier`` holds the earlier names of its fields. The rule of a list is that of its elements."""
 
     closed: bool = False
     fields: "Mapping[str, Evolving]" = dataclasses.field(default_factory=dict)
@@ -115,7 +115,7 @@ def _types(stored: StateType, wanted: StateType, where: str, rule: Evolving) -> 
         case Scalar() | Decimal(), Scalar() | Decimal() if effect := _widening(stored, wanted):
             yield Difference(effect, f"{where}: {stored} widened to {wanted}")
         case (ArrayOf(old), ArrayOf(new)) | (ListOf(old), ListOf(new)):
-            yield from _types(old, new, f"{where}, elements", rule.within(""))
+            yield from _types(old, new, f"{where}, elements", dataclasses.replace(rule, earlier={}))
         case MapOf(), MapOf() if keeps_bytes(stored.key, wanted.key):
             yield from _types(stored.value, wanted.value, f"{where}, values", rule.within(""))
         case Tuple(), Tuple() if len(stored.fields) == len(wanted.fields):

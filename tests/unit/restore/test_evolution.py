@@ -156,6 +156,18 @@ def _histogram(*bounds: float) -> StateDescriptor:
             NO,
             "expected row<value: long, by_t: long>, found row<sum: double, count: long>",
         ),
+        (
+            _state(_row(x=ListOf(_row(value=_row(a=INT), by_t=LONG))), FieldMeaning("x", "top", together=True)),
+            _state(_row(x=ListOf(_row(value=_row(a=INT, b=INT), by_t=LONG))), FieldMeaning("x", "top", together=True)),
+            AFTER,
+            "field 'b' (int) is new: null",
+        ),
+        (
+            _state(_row(x=ListOf(_row(value=INT, by_t=LONG))), FieldMeaning("x", "top")),
+            _state(_row(x=ListOf(_row(value=INT, by_u=LONG))), FieldMeaning("x", "top")),
+            NO,
+            "field 'x', elements: expected row<value: int, by_u: long>",
+        ),
         (_state(LONG, kind=StateKind.LIST), _state(LONG), NO, "expected value<long, void>, found list<long, void>"),
         (_state(INT, kind=StateKind.MAP), _state(LONG, kind=StateKind.MAP), AFTER, "int widened to long"),
         (_state(INT, kind=StateKind.LIST), _state(LONG, kind=StateKind.LIST), AFTER, "int widened to long"),
