@@ -1,7 +1,7 @@
 """The description of keyed state: names, kinds and types of states, and the statistics of their entries."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -94,6 +94,11 @@ class StateDescriptor:
                 kind="bad-state-name",
             )
 
+    def as_recorded(self) -> "StateDescriptor":
+        """Return the description without earlier names, as the manifest of a snapshot has it."""
+        meanings = tuple(replace(meaning, renamed_from=()) for meaning in self.meanings)
+        return replace(self, meanings=meanings, renamed_from=())
+
 
 def timers_descriptor(
     prefix: str, service: str, namespace_type: StateType = VOID, renamed_from: Iterable[str] = ()
@@ -136,6 +141,10 @@ class KeyedStateSchema:
                 return descriptor
         names = ", ".join(s.name for s in self.states) or "none"
         raise InvalidRequestError(f"state {name!r} is not registered: known states are {names}", kind="unknown-state")
+
+    def as_recorded(self) -> "KeyedStateSchema":
+        """Return the schema without earlier names, as the manifest of a snapshot has it."""
+        return replace(self, states=tuple(state.as_recorded() for state in self.states))
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ def carried_deltas(pipeline: Pipeline, record: CheckpointRecord, base: Checkpoin
 def changed_states(pipeline: Pipeline, opened: Checkpoint) -> tuple[str, ...]:
     """Return the names of the states of a pipeline that a checkpoint has with another definition, or does not have."""
     stored = opened.schema().states
-    return tuple(state.name for state in pipeline.schema().states if state not in stored)
+    return tuple(state.name for state in pipeline.schema().as_recorded().states if state not in stored)
 
 
 def mendable_intervals(pipeline: Pipeline, opened: Checkpoint) -> tuple[DataInterval, ...]:

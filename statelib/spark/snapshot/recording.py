@@ -18,9 +18,8 @@ def recorded_states(pipeline: Pipeline, plan: SnapshotPlan, subtask: int) -> tup
     published = [each for each in pipeline.publish.values() if each.takes_changes]
     states = dict.fromkeys(published_state(pipeline, publication).name for publication in published)
     stored = [source.schema.states for source in plan.layout.sources[subtask]]
-    return tuple(
-        state for state in states if all(plan.layout.schema.state(state) in descriptors for descriptors in stored)
-    )
+    schema = plan.layout.schema.as_recorded()
+    return tuple(state for state in states if all(schema.state(state) in descriptors for descriptors in stored))
 
 
 def recording(pipeline: Pipeline, plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend) -> ChangedEntries:

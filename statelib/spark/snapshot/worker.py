@@ -186,7 +186,7 @@ def _unchanged_base(work: Work, subtask: int, events: int, change: Change) -> Re
         return None
     (source,) = plan.layout.sources[subtask]
     rocksdb = work.pipeline.backend == Backend.ROCKSDB and isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
-    return source if rocksdb and source.schema == plan.layout.schema else None
+    return source if rocksdb and source.schema == plan.layout.schema.as_recorded() else None
 
 
 def _copied_subtask(
