@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from statelib.definition.checks.quality import split_field
 from statelib.definition.expectations import EXPECTATIONS, class_name
-from statelib.definition.parts.quality import Drift
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
 from statelib.flows.gate.state_sample import SampledKeyGroups, choose, sample
@@ -48,7 +47,7 @@ def with_checks(
     samples = dict(_samples(deployment, pipeline, opened, manifest))
     return replace(
         facts,
-        trends=tuple(trends_of(deployment, checks.drift, history, opened, manifest)),
+        trends=tuple(trends_of(deployment, pipeline, history, opened, manifest)),
         comparisons=tuple(_comparisons(deployment, pipeline, history[-1:], samples)),
         samples=samples,
         expectations=tuple(_expectations(pipeline)),
@@ -77,13 +76,13 @@ def _history(lineage: Sequence[CheckpointRecord], length: int) -> list[Checkpoin
 
 def trends_of(
     deployment: Deployment,
-    drift: Drift,
+    pipeline: Pipeline,
     history: list[CheckpointRecord],
     opened: Checkpoint,
     manifest: CheckpointManifest,
 ) -> Iterator[Trend]:
     """Yield the numbers that are compared with those of ``history``: of the checkpoint, and of each state."""
-    size, entries = drift.size_bytes, drift.entries
+    size, entries = pipeline.checks.drift.size_bytes, pipeline.checks.drift.entries
     if size is not None:
         # A savepoint that was restored has another format, and so another size than a checkpoint of the same state.
         of_checkpoints = [r.size_bytes for r in history if r.kind is SnapshotKind.CHECKPOINT]
@@ -92,8 +91,9 @@ def trends_of(
         yield Trend("size_bytes", "checkpoint", before, size_bytes, size.most, size.level)
     if entries is not None:
         past = [_entries_by_state(_open(deployment, r)) for r in history]
+        earlier = {state.name: state.renamed_from for state in pipeline.schema().states}
         for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
-            names = (state.name, *state.renamed_from)
+            names = (state.name, *earlier.get(state.name, ()))
             before = tuple(by_state[name] for by_state in past for name in names if name in by_state)
             yield Trend("entries", state.name, before, statistics.total_entries, entries.most, entries.level)
 

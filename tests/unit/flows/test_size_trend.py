@@ -1,4 +1,4 @@
-"""The sizes with which the size of a checkpoint is compared."""
+"""The sizes and the numbers of entries with which those of a checkpoint are compared."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 from statelib.definition.parts.quality import Drift
 from statelib.flows.gate.check_facts import trends_of
 from statelib.model.checkpoint import SnapshotKind
+from statelib.model.state import StateDescriptor, StateKind
+from statelib.model.types import LONG
 
 
 def test_the_size_of_a_restored_savepoint_is_no_size_of_a_checkpoint() -> None:
@@ -14,5 +16,23 @@ def test_the_size_of_a_restored_savepoint_is_no_size_of_a_checkpoint() -> None:
     opened: Any = SimpleNamespace(metadata_size_bytes=20)
     manifest: Any = SimpleNamespace(files=[SimpleNamespace(size_bytes=200)])
     deployment: Any = None
-    (trend,) = trends_of(deployment, Drift(size_bytes={"most": 0.2}), history, opened, manifest)
+    pipeline: Any = SimpleNamespace(checks=SimpleNamespace(drift=Drift(size_bytes={"most": 0.2})))
+    (trend,) = trends_of(deployment, pipeline, history, opened, manifest)
     assert (trend.before, trend.current) == ((200, 210), 220)
+
+
+def manifest_of(state: str, entries: int) -> Any:
+    schema = SimpleNamespace(states=[StateDescriptor(state, StateKind.VALUE, LONG)])
+    return SimpleNamespace(schema=schema, statistics=[SimpleNamespace(total_entries=entries)])
+
+
+def test_the_entries_of_a_renamed_state_are_compared_with_those_of_its_former_name() -> None:
+    opened: Any = SimpleNamespace(manifest=manifest_of("visits", 9))
+    deployment: Any = SimpleNamespace(open=lambda record: opened)
+    present = StateDescriptor("hits", StateKind.VALUE, LONG, renamed_from=("visits",))
+    pipeline: Any = SimpleNamespace(
+        checks=SimpleNamespace(drift=Drift(entries={"most": 0.2})), schema=lambda: SimpleNamespace(states=[present])
+    )
+    history: Any = [SimpleNamespace(kind=SnapshotKind.CHECKPOINT)]
+    (trend,) = trends_of(deployment, pipeline, history, opened, manifest_of("hits", 3))
+    assert (trend.subject, trend.before, trend.current) == ("hits", (9,), 3)
