@@ -114,8 +114,8 @@ class PartialReading:
     """The part of a snapshot that was read. Earlier checkpoints have proved its other files and key groups.
 
     ``skipped``: the paths of the files that were not read. ``key_groups``: those whose entries were read. ``written``:
-    those of which the new files have entries; all others must be as in the base. ``by_job``: tasks of the Spark job
-    have read and compared what had to be read."""
+    those of which new files have entries, or whose tables were merged; all others must be as in the base. ``by_job``:
+    tasks of the Spark job have read and compared what had to be read."""
 
     skipped: frozenset[str] = field(repr=False)
     key_groups: frozenset[int] = field(repr=False)

@@ -1,6 +1,6 @@
-"""The new parts of a handle whose other parts are known: which key groups they have entries of."""
+"""The new parts of a handle whose other parts are known: which key groups they have entries of, or may have lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from statelib.backends.rocksdb.database import IMMUTABLE_SUFFIX
 from statelib.model.handles import (
@@ -8,7 +8,9 @@ from statelib.model.handles import (
     ChangelogStateHandle,
     ChangelogStateHandleStreamImpl,
     IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
     StreamStateHandle,
+    log_streams,
     materialized_parts,
     stream_handles,
 )
@@ -48,6 +50,25 @@ def _in_new_tables(source: RestoreSource, handle: IncrementalRemoteKeyedStateHan
             groups = tables.key_groups_in(name, source.schema.max_parallelism)
             written |= set(handle.key_group_range) if groups is None else groups
     return written if tables.is_alone else set(handle.key_group_range)
+
+
+def merged_key_groups(before: Iterable[KeyedStateHandle], now: Iterable[KeyedStateHandle]) -> set[int]:
+    """Return the key groups of the handles ``before`` that have a table or a log part which none of ``now`` has.
+
+    It was merged. A key group whose last entries were deleted before that may have no entry in any new part, not even a
+    deletion, and a merge that leaves no entry leaves no table."""
+    left = {stream for handle in now for stream in _tables_and_log(handle)}
+    merged = (handle for handle in before if not left.issuperset(_tables_and_log(handle)))
+    return {group for handle in merged for group in handle.key_group_range}
+
+
+def _tables_and_log(handle: KeyedStateHandle) -> Iterator[StreamStateHandle]:
+    """Yield the streams that hold the entries of a handle, unless they are all in one stream."""
+    if isinstance(handle, ChangelogStateBackendHandleImpl):
+        yield from log_streams(handle)
+    for part in materialized_parts(handle):
+        if isinstance(part, IncrementalRemoteKeyedStateHandle):
+            yield from (stream for name, stream in rocksdb_files(part) if name.endswith(IMMUTABLE_SUFFIX))
 
 
 def is_known_part(part: ChangelogStateHandle, is_known: IsKnown) -> bool:

@@ -12,6 +12,7 @@ from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import ByteStreamStateHandle, KeyedStateHandle, StreamStateHandle, stream_handles
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord
+from statelib.restore.new_parts import merged_key_groups
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.stored_content import are_keys_countable
@@ -49,11 +50,13 @@ class Turn:
 class Reading:
     """The part of a snapshot that is read. ``files``: the files that are read to their last byte. ``known``: the paths
     of the files that a registered checkpoint has proved. ``key_groups``: the ranges whose entries are read and counted,
-    each within one handle; None for all."""
+    each within one handle; None for all. ``merged``: the key groups that may have lost entries without a trace in a new
+    file, as of :func:`merged_key_groups`."""
 
     files: Collection[FileRecord]
     known: frozenset[str] = frozenset()
     key_groups: tuple[KeyGroupRange, ...] | None = None
+    merged: frozenset[int] = frozenset()
 
     def is_known(self, stream: StreamStateHandle) -> bool:
         """Return whether a registered checkpoint has proved the stream. Bytes inside ``_metadata`` are always new."""
@@ -136,7 +139,8 @@ def read_what_is_new(opened: Checkpoint, proved: Checkpoint, turn: Turn) -> Read
     files = [file for file in manifest.files if file.path not in known_paths or turn.has_file(file.path)]
     in_turn = turn.key_groups(manifest.schema.max_parallelism)
     parts = (_part(handle, known_paths, in_turn) for handle in opened.handles())
-    return Reading(files, known_paths, tuple(part for part in parts if len(part)))
+    merged = merged_key_groups(proved.handles(), opened.handles())
+    return Reading(files, known_paths, tuple(part for part in parts if len(part)), frozenset(merged))
 
 
 def _part(handle: KeyedStateHandle, known_paths: frozenset[str], in_turn: KeyGroupRange) -> KeyGroupRange:

@@ -62,7 +62,8 @@ class Shares:
         for part in parts:
             self._check(part, content.statistics)
         if self.reading.reads_a_part(source) and self.base is not None:
-            done = written_key_groups(source, self.reading.is_known) | {group for part in parts for group in part}
+            done = written_key_groups(source, self.reading.is_known) | self.reading.merged
+            done |= {group for part in parts for group in part}
             for group in own:
                 if group not in done:
                     self._check(KeyGroupRange(group, group), self.base)

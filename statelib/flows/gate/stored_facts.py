@@ -106,7 +106,7 @@ def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
 def _read_back(opened: Checkpoint, reading: Reading, scratch: str) -> tuple[StoredContent | None, str, set[int]]:
     """Return the stored content, '' and the key groups of which new files have entries. If something cannot be read
     although all checksums are right, return None and the reason."""
-    written: set[int] = set()
+    written = set(reading.merged)
     try:
         if reading.key_groups is not None:
             for source in filter(reading.reads_a_part, replace(opened, settled=True).managed_sources()):
