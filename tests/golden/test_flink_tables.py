@@ -47,7 +47,7 @@ def test_tables_read_in_columns_have_the_entries_that_rocksdb_reads(tmp_path: Pa
         db = open_readable(str(directory), names)
         for name in names:
             family = db.get_column_family(name)
-            tables = tables_of(db, family, name, str(directory))
+            tables = tables_of(db, family, name, str(directory), {})
             if tables is None:
                 assert name in merged, "only what is kept as merge operands is left to RocksDB"
             else:

@@ -138,6 +138,7 @@ class RocksDBKeyedStateBackend:
         self._database = str(database_directory(str(root)))
         self._db: Rdict = open_writable(self._database, names, create)
         self._families: dict[str, Rdict] = {name: self._db.get_column_family(name) for name in names}
+        self._families_of_tables: dict[str, str] = {}
         self._write_options = without_wal()
         self._leases = Leases(self._dispose)
         self._restored_files: Mapping[str, KnownFile] = {}
@@ -287,7 +288,7 @@ class RocksDBKeyedStateBackend:
         return RocksDBCookie(order, key_list, present, old)
 
     def _stored(self, state: str) -> StoredState:
-        return StoredState(self._db, self._families[state], state, self._database)
+        return StoredState(self._db, self._families[state], state, self._database, self._families_of_tables)
 
     def _put(self, state: str, keys: list[bytes], values: list[bytes]) -> None:
         for start in range(0, len(keys), _BATCH_ROWS):

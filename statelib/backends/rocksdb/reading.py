@@ -1,8 +1,8 @@
 """Reading many entries of a column family at once: all entries in key order, or the entries of many keys."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,14 @@ Even in an entry-by-entry scan, an entry costs about a quarter of a lookup."""
 @dataclass(frozen=True)
 class StoredState:
     """The column family of a state in an open database. ``family`` is the handle that the owner of the database holds:
-    the RocksDB library flushes the memtables whenever a handle is freed, so no second handle is made."""
+    the RocksDB library flushes the memtables whenever a handle is freed, so no second handle is made. ``families``: see
+    :func:`~statelib.backends.rocksdb.table_scan.tables_of`; the states of a database share them."""
 
     db: Rdict
     family: Rdict
     name: str
     directory: str
+    families: MutableMapping[str, str] = field(default_factory=dict)
 
 
 def scan_state(
@@ -45,7 +47,7 @@ def scan_state(
 ) -> StateScan:
     """Return the current entries of a state with keys in [first, stop). ``release`` is called once, when the scan
     is closed or has reached its end. Raises CorruptStateError (``corrupt-rocksdb``)."""
-    tables = tables_of(state.db, state.family, state.name, state.directory)
+    tables = tables_of(state.db, state.family, state.name, state.directory, state.families)
     if tables is None:
         return RocksDBScan(state.family, state.directory, release, first, stop)
     return TableScan(tables, release, first, stop)

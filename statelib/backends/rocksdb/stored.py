@@ -38,11 +38,12 @@ def scan_stored(
     try:
         check_live_files(db, directory, table_names(directory))
         first, stop = key_group_bounds(key_groups, max_parallelism) if key_groups is not None else (b"", None)
+        families: dict[str, str] = {}
         for index, name in enumerate(states):
             if name not in present:
                 continue
             with rocksdb_errors(directory, f"opening state {name!r}"):
-                state = StoredState(db, db.get_column_family(name), name, directory)
+                state = StoredState(db, db.get_column_family(name), name, directory, families)
             for rows in scan_state(state, first=first, stop=stop):
                 yield index, rows
     finally:

@@ -7,7 +7,7 @@ is about three times as fast. Otherwise :class:`~statelib.backends.rocksdb.scan.
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,9 +33,15 @@ Placed = tuple[bytes, bytes, Table]
 """A table with its bounds: (smallest key, largest key, table)."""
 
 
-def tables_of(db: Rdict, family: Rdict, name: str, directory: str) -> list[Placed] | None:
+def tables_of(
+    db: Rdict, family: Rdict, name: str, directory: str, families: MutableMapping[str, str]
+) -> list[Placed] | None:
     """Return all tables of a column family with their bounds. Return None if some entries are only in memory, or a
-    table cannot be read in columns, or RocksDB is just replacing tables."""
+    table cannot be read in columns, or RocksDB is just replacing tables.
+
+    ``families``: the column families of tables of the database by their file names. Only a table tells its own, so
+    those that are opened here are added, and those of another family are not opened again. RocksDB uses no file name
+    twice."""
     with rocksdb_errors(directory, "listing its files"):
         if any(family.property_int_value(kind) for kind in _IN_MEMORY):
             return None
@@ -43,13 +49,17 @@ def tables_of(db: Rdict, family: Rdict, name: str, directory: str) -> list[Place
         size = family.property_int_value(LIVE_BYTES) or 0
     tables: list[Placed] = []
     for file in live:
-        path = Path(directory) / str(file["name"]).lstrip("/")
+        file_name = str(file["name"]).lstrip("/")
+        if families.get(file_name, name) != name:
+            continue
+        path = Path(directory) / file_name
         try:
             table = open_table(_LocalFile(path).read, file["size"], str(path))
         except FileNotFoundError:
             return None
         if table is None or (table.family == name and not table.readable):
             return None
+        families[file_name] = table.family
         if table.family == name:
             tables.append((file["start_key"], file["end_key"], table))
             size -= file["size"]

@@ -18,7 +18,7 @@ from tests.unit.backends.test_table_scan import FORMS, Entries, entries, formed,
 
 
 def tables(db: Rdict, directory: Path) -> list[Placed]:
-    placed = tables_of(db, db.get_column_family("a"), "a", str(directory))
+    placed = tables_of(db, db.get_column_family("a"), "a", str(directory), {})
     assert placed is not None
     return placed
 

@@ -101,7 +101,7 @@ def entries(scan: StateScan) -> Entries:
 def compared(db: Rdict, directory: Path, first: bytes = b"", stop: bytes | None = None) -> Entries:
     """Return the entries, after asserting that both ways of reading give the same ones."""
     family = db.get_column_family("a")
-    tables = tables_of(db, family, "a", str(directory))
+    tables = tables_of(db, family, "a", str(directory), {})
     assert tables is not None
     stored_entries = entries(TableScan(tables, first=first, stop=stop))
     assert stored_entries == entries(RocksDBScan(family, str(directory), first=first, stop=stop))
@@ -118,13 +118,32 @@ def test_both_readers_give_the_same_entries_for_each_supported_table_format(tmp_
     assert len(compared(db, tmp_path / "db")) > 700
 
 
+def test_a_table_of_another_family_is_opened_once(tmp_path: Path) -> None:
+    """Its file is gone the second time, which is not noticed."""
+    db = formed(tmp_path / "db", FORMS[min(FORMS)])
+    put(db, some(random.Random(1), 700))
+    other, families = db.get_column_family("b"), dict[str, str]()
+    other[b"key"] = b"value"
+    other.flush()
+    db.get_column_family("a").flush()
+    path = str(tmp_path / "db")
+    found = tables_of(db, db.get_column_family("a"), "a", path, families)
+    assert sorted(families.values()) == ["a", "b"]
+    (file,) = (name for name, family in families.items() if family == "b")
+    (tmp_path / "db" / file).unlink()
+    again = tables_of(db, db.get_column_family("a"), "a", path, families)
+    assert found is not None
+    assert again is not None
+    assert [table.name for *_, table in again] == [table.name for *_, table in found]
+
+
 @pytest.mark.parametrize("form", OTHERS)
 def test_other_table_formats_are_left_to_rocksdb(tmp_path: Path, form: str) -> None:
     db = formed(tmp_path / "db", OTHERS[form])
     put(db, some(random.Random(1), 700))
     family = db.get_column_family("a")
     family.flush()
-    assert tables_of(db, family, "a", str(tmp_path / "db")) is None
+    assert tables_of(db, family, "a", str(tmp_path / "db"), {}) is None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -157,12 +176,12 @@ def test_entries_in_memory_and_range_deletions_are_left_to_rocksdb(tmp_path: Pat
     db = open_writable(directory, ["a", "b"], create=True)
     family = db.get_column_family("a")
     put(db, {b"\x01a": b"1", b"\x02b": b"2"})
-    assert tables_of(db, family, "a", directory) is None, "in memory"
+    assert tables_of(db, family, "a", directory, {}) is None, "in memory"
     family.flush()
     assert len(compared(db, tmp_path / "db")) == 2
     family.delete_range(b"\x01", b"\x02", without_wal())
     family.flush()
-    assert tables_of(db, family, "a", directory) is None, "a range tombstone"
+    assert tables_of(db, family, "a", directory, {}) is None, "a range tombstone"
     assert entries(RocksDBScan(family, directory)) == [(b"\x02b", b"2")]
 
 
@@ -177,7 +196,7 @@ def test_ingested_tables_are_left_to_rocksdb(tmp_path: Path) -> None:
     family = db.get_column_family("a")
     family.ingest_external_file([str(tmp_path / "new.sst")])
     assert entries(RocksDBScan(family, directory)) == [(b"\x01a", b"1")]
-    assert tables_of(db, family, "a", directory) is None
+    assert tables_of(db, family, "a", directory, {}) is None
 
 
 def test_a_scan_can_be_read_after_its_tables_were_removed(tmp_path: Path) -> None:
@@ -186,7 +205,7 @@ def test_a_scan_can_be_read_after_its_tables_were_removed(tmp_path: Path) -> Non
     put(db, some(random.Random(1), 900))
     family.flush()
     expected = compared(db, tmp_path / "db")
-    tables = tables_of(db, family, "a", str(tmp_path / "db"))
+    tables = tables_of(db, family, "a", str(tmp_path / "db"), {})
     assert tables is not None
     released: list[int] = []
     scan = TableScan(tables, lambda: released.append(1))
