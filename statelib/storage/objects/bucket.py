@@ -38,7 +38,7 @@ _IN_TROUBLE = (408, 425, 429)
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import GetResult, ObjectMeta
 
     from statelib.storage.objects.clients import ObjectStore
 
@@ -155,25 +155,23 @@ class Bucket:
         return self._run(what, attempt)
 
     def scan(self, key: str, begin: Callable[[int], Callable[[memoryview], None]]) -> None:
-        """Read an object block by block. Each attempt calls ``begin`` with the size of the object in bytes, and then
-        passes every block to the function that ``begin`` returned.
+        """Read an object block by block. ``begin`` is called with the size of the object in bytes; every block is
+        passed to the function that it returned. ``begin`` is called again if the object is read from its start again.
 
-        Raises NotFoundError (``missing-file``)."""
+        An answer that breaks off is continued where it ended, because a large object takes longer than one request may.
+        The retries count from the last block that came. Raises NotFoundError (``missing-file``)."""
 
         import obstore
 
         what = f"reading {self._shown(key)}"
+        reading = _Reading(what, begin, continues=bool(self.retries.delays_s))
 
-        def attempt(store: "ObjectStore") -> None:
-            response = obstore.get(store, key)
-            take, count = begin(response.meta["size"]), 0
-            for block in response.stream(min_chunk_size=BLOCK_BYTES):
-                view = memoryview(block)
-                take(view)
-                count += len(view)
-            _check_whole(what, count, response.meta["size"])
+        def attempt(store: "ObjectStore") -> bool:
+            options: Any = {"range": reading.rest} if reading.taken_bytes else {}
+            return reading.take(obstore.get(store, key, options=options))
 
-        self._run(what, attempt)
+        while not self._run(what, attempt):
+            pass
 
     def delete(self, key: str) -> None:
         """Delete an object. It succeeds if the object is gone already."""
@@ -273,6 +271,50 @@ class Bucket:
 
     def _shown(self, key: str) -> str:
         return f"{self.uri}/{key}"
+
+
+class _Reading:
+    """The reading of one object by one or more requests. ``begin``: as for :meth:`Bucket.scan`. ``continues``: whether
+    an answer that breaks off is continued. ``taken_bytes``: the number of bytes that were passed on."""
+
+    def __init__(self, what: str, begin: Callable[[int], Callable[[memoryview], None]], *, continues: bool) -> None:
+        self._what = what
+        self._begin = begin
+        self._continues = continues
+        self._version: tuple[int, str | None] = (0, None)
+        self.taken_bytes = 0
+
+    @property
+    def rest(self) -> tuple[int, int]:
+        """The range of bytes that are not read yet."""
+        return self.taken_bytes, self._version[0]
+
+    def take(self, response: "GetResult") -> bool:
+        """Pass on the blocks of an answer, and return whether they reach the end of the object. Raise if nothing more
+        of it came."""
+        from obstore.exceptions import BaseError
+
+        version, before = (response.meta["size"], response.meta["e_tag"]), self.taken_bytes
+        if not before:
+            self._version, self._pass_on = version, self._begin(version[0])
+        elif version != self._version:
+            self.taken_bytes = 0
+            raise RetryableError(f"{self._what}: it changed while it was read", kind="storage-io")
+        try:
+            for block in response.stream(min_chunk_size=BLOCK_BYTES):
+                view = memoryview(block)
+                self._pass_on(view)
+                self.taken_bytes += len(view)
+        except BaseError:
+            if not self._may_continue(before):
+                raise
+        if self.taken_bytes < version[0] and self._may_continue(before):
+            return False
+        _check_whole(self._what, self.taken_bytes, version[0])
+        return True
+
+    def _may_continue(self, before_bytes: int) -> bool:
+        return self._continues and self.taken_bytes > before_bytes
 
 
 _INSECURE = re.compile(r"performing [A-Z]+ http://\S+ in \S+ - HTTP error: builder error")
