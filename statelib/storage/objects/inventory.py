@@ -21,8 +21,9 @@ def verify_objects(
     Raises InvalidRequestError (``outside-root``), and RetryableError if the storage does not answer."""
     reader = ObjectReader(directory, retries, allowed_root=allowed_root)
     places = [reader.locate(file_handle(record.path, record.size_bytes)) for record in files]
-    objects = Bucket(object_location(directory).bucket_uri, retries)
-    return [_verify(objects, record, place, read_data) for record, place in zip(files, places, strict=True)]
+    buckets = {uri: Bucket(uri, retries) for uri in {place.bucket_uri for place in places}}
+    pairs = zip(files, places, strict=True)
+    return [_verify(buckets[place.bucket_uri], record, place, read_data) for record, place in pairs]
 
 
 def _verify(objects: Bucket, record: FileRecord, place: ObjectLocation, read_data: bool) -> FileFinding:

@@ -66,7 +66,8 @@ class ObjectReader:
             data[filled : filled + len(block)] = block
             filled += len(block)
 
-        self._objects.scan(self.locate(handle).key, begin)
+        location = self.locate(handle)
+        self._bucket_of(location).scan(location.key, begin)
         self.check_crc(handle, crc32c(data))
         return memoryview(data).toreadonly()
 
@@ -113,7 +114,7 @@ class ObjectReader:
                 with storage_errors(f"writing {local_path}"):
                     write_all(target, block)
 
-            self._objects.scan(location.key, begin)
+            self._bucket_of(location).scan(location.key, begin)
             self.check_crc(handle, crc)
 
     def locate(self, handle: FilePart) -> ObjectLocation:
@@ -137,6 +138,12 @@ class ObjectReader:
     def _objects(self) -> Bucket:
         return Bucket(object_location(self.directory_uri).bucket_uri, self.retries)
 
+    def _bucket_of(self, location: ObjectLocation) -> Bucket:
+        """Return the bucket of an object. The files of a snapshot that was moved may lie in other buckets than its
+        ``_metadata``."""
+        own = self._objects
+        return own if location.bucket_uri == own.uri else Bucket(location.bucket_uri, self.retries)
+
     def _segment(self, handle: SegmentFileStateHandle) -> memoryview:
         """Return all bytes of a segment, verified. A segment is small, because only small streams are merged."""
         data = self._range(handle, 0, handle.size_bytes)
@@ -144,15 +151,16 @@ class ObjectReader:
         return memoryview(data)
 
     def _range(self, handle: FilePart, start: int, stop: int) -> bytes:
-        begin = start_of(handle)
-        data, size_bytes = self._objects.read_range(self.locate(handle).key, begin + start, begin + stop)
+        begin, location = start_of(handle), self.locate(handle)
+        data, size_bytes = self._bucket_of(location).read_range(location.key, begin + start, begin + stop)
         self._check_sizes(handle, size_bytes)
         return data
 
     def _checked(self, handle: FilePart) -> int:
         """Return the size of a handle's object in bytes, verified. It is called before memory of that size is
         allocated."""
-        size_bytes = self._objects.size(self.locate(handle).key)
+        location = self.locate(handle)
+        size_bytes = self._bucket_of(location).size(location.key)
         self._check_sizes(handle, size_bytes)
         return size_bytes
 
