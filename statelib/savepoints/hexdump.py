@@ -35,7 +35,7 @@ from statelib.model.handles import (
 )
 from statelib.restore.changelog.change_log import with_whole_files
 from statelib.savepoints.opened import Checkpoint, relocation_at
-from statelib.savepoints.own_directories import pipeline_directory
+from statelib.savepoints.own_directories import own_roots
 from statelib.storage.ports.views import StateReader
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import is_absolute
@@ -89,14 +89,14 @@ def dump_file(
 
     Raises NotFoundError (``no-file``, ``missing-file``), InvalidRequestError (``bad-relocation``)."""
     kind = PLACES.kind(directory)
-    relocation, root = relocation_at(directory, relocate), pipeline_directory(directory, storage_root)
-    roots = (*((root,) if root else ()), *relocation.roots) or None
-    reader = kind.reader(directory, None, roots)
-    data = kind.read_published(directory)
+    relocation, data = relocation_at(directory, relocate), kind.read_published(directory)
     try:
         metadata, manifest = read_checkpoint_file(data, f"{kind.shown(directory)}/_metadata")
     except StatelibError as error:
+        reader = kind.reader(directory, None, (*own_roots(directory, storage_root, None), *relocation.roots) or None)
         return _without_annotations(directory, reader, name, f"nothing says what these bytes are: {error.message}")
+    roots = (*own_roots(directory, storage_root, manifest), *relocation.roots) or None
+    reader = kind.reader(directory, None, roots)
     metadata, manifest = relocation.metadata(metadata), relocation.manifest(manifest)
     opened = Checkpoint(directory, metadata, manifest, data, allowed_root=roots)
     named_streams = [stream for stream in _streams(opened, limit) if name in _names(stream.handle)]
