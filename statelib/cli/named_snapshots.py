@@ -1,7 +1,6 @@
 """Snapshots as people name them on the command line: by an id, by a path, or by a path with what the snapshot itself
 does not record."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -9,7 +8,7 @@ from typing import Annotated
 import typer
 
 from statelib.cli import completion
-from statelib.cli.paths import explained_as_id, path_of
+from statelib.cli.paths import absolute_target, explained_as_id, path_of
 from statelib.errors import InvalidRequestError
 from statelib.flows import wiring
 from statelib.flows.views.inspection import resolve
@@ -66,7 +65,7 @@ def moves_of(relocate: Sequence[str] | None) -> dict[str, str]:
 
 def absolute(moves: Mapping[str, str] | None) -> dict[str, str]:
     """Return the moves with new prefixes that are absolute: relative ones start at the working directory."""
-    return {old: new if ":" in new else os.path.abspath(new) for old, new in (moves or {}).items()}
+    return {old: absolute_target(new) for old, new in (moves or {}).items()}
 
 
 def type_of(key_type: str | None) -> StateType | None:

@@ -9,6 +9,7 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.views.inspection import is_id
 from statelib.storage.uris import local_path
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _NO_ID = ("ambiguous-id", "bad-checkpoint", "bad-name", "no-checkpoint", "no-pipeline")
 """Kinds of errors that a mistyped path causes after it was looked up as an id."""
@@ -30,7 +31,7 @@ def _has_snapshot(path: Path) -> bool:
 def absolute_target(target: str) -> str:
     """Return the directory or URI as other processes understand it: a relative path starts at this process's working
     directory."""
-    return target if ":" in target else _absolute(target)
+    return target if _SCHEME.match(target) else _absolute(target)
 
 
 def _absolute(text: str) -> str:

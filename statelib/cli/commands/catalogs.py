@@ -9,7 +9,7 @@ import typer
 from statelib.cli import completion
 from statelib.cli.ending import confirmed, errors
 from statelib.cli.options import Json, PipelineOption, PlanOnly, Yes
-from statelib.cli.paths import path_of
+from statelib.cli.paths import absolute_target
 from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present, show
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import count, minute, size
@@ -104,7 +104,7 @@ def rebuild(
     no other one was built on are judged again by the pipeline file: those that do not pass, or that cannot be judged,
     go into quarantine. Exit status 1 if a snapshot is damaged, and therefore left out."""
     with errors(as_json):
-        places = [path_of(text) or text for text in also or ()]
+        places = [absolute_target(text) for text in also or ()]
         ids = [[parse_checkpoint(text) for text in texts or ()] for texts in (leave_out, take, give_up)]
         with working("reading snapshots that nothing was built on"), wiring.planning_deployment() as planner:
             plan = plan_rebuild(

@@ -1,12 +1,15 @@
 """Paths on the command line, and the errors for impossible paths."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from statelib.cli.commands import catalogs
 from statelib.cli.main import app
+from statelib.cli.named_snapshots import absolute
 from statelib.cli.paths import absolute_target, explained_as_id, local_file, path_of
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.amounts import amount, keys_and_entries, number_of
@@ -51,6 +54,27 @@ def test_a_relative_path_may_lead_upwards(tmp_path: Path, monkeypatch: pytest.Mo
     assert absolute_target("../savepoints") == str(tmp_path / "real" / "savepoints")
     assert absolute_target(str(tmp_path / "link" / ".." / "chk-1")) == str(tmp_path / "real" / "chk-1")
     assert absolute_target(str(tmp_path / "link" / "chk-1")) == str(tmp_path / "link" / "chk-1")
+
+
+def test_a_relative_directory_may_have_a_colon_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_target("out/12:30") == str(tmp_path / "out" / "12:30")
+    assert absolute({"/old": "./copy:1"}) == {"/old": str(tmp_path / "copy:1")}
+    assert [absolute_target(uri) for uri in ("s3://b/12:30", "file:/a")] == ["s3://b/12:30", "file:/a"]
+
+
+def test_a_rebuild_takes_a_relative_directory_of_savepoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[str] = []
+
+    def plan(_planner: object, *, also: list[str], **_: object) -> None:
+        places.extend(also)
+        raise NotFoundError("no snapshot", kind="no-snapshots")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(catalogs, "plan_rebuild", plan)
+    monkeypatch.setattr(catalogs.wiring, "planning_deployment", nullcontext)
+    CliRunner().invoke(app, ["catalog", "rebuild", "--dry-run", "--also", "backups"])
+    assert places == [str(tmp_path / "backups")]
 
 
 def test_a_directory_without_a_snapshot_does_not_hide_the_pipeline_of_its_name(
