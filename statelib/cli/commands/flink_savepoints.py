@@ -135,7 +135,10 @@ def _changes(opened: Checkpoint, drops: list[str], puts: list[str]) -> dict[str,
         path = local_file(file, f"--put {name}")
         if not path.is_file():
             raise NotFoundError(f"there is no file {file!r} for {name}", kind="no-source")
-        put.setdefault(uid, {})[opened.select(uid).schema().state(state)] = pq.read_table(path)
+        tables, descriptor = put.setdefault(uid, {}), opened.select(uid).schema().state(state)
+        if descriptor in tables:
+            raise InvalidRequestError(f"--put {name} is given twice: expected one file", kind="bad-change")
+        tables[descriptor] = pq.read_table(path)
     return {uid: OperatorChange(frozenset(drop.get(uid, ())), put.get(uid, {})) for uid in {*drop, *put}}
 
 

@@ -5,6 +5,7 @@ Source: docs/spec/formats.md#writing-a-savepoint. The original is not changed.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -35,6 +36,8 @@ from statelib.serializers.entries.encoding import encode_entries
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
 from statelib.snapshots.writers.keyed import chunk_of, write_subtask
 from statelib.storage.ports.views import StateReader
+
+T = TypeVar("T")
 
 WINDOW_BYTES = 32 * 1024 * 1024
 """The stored bytes of a stream that are read at a time; a single key group may be larger."""
@@ -71,8 +74,7 @@ def rewrite(
     ``master-state``, ``side-data``, ``bad-change``, ``duplicate-operator``), ConflictError (``location-taken``), and
     the errors of reading state. After an error, everything that was written is removed."""
     dropped = {_operator(source, name).operator_id for name in drop_operators}
-    changed = {_operator(source, name).operator_id: change for name, change in (changes or {}).items()}
-    uids = {_operator(source, name).operator_id: uid for name, uid in (renamed or {}).items()}
+    changed, uids = _by_id(source, changes or {}), _by_id(source, renamed or {})
     if dropped & {*changed, *uids}:
         raise InvalidRequestError("an operator is to be dropped and to be changed", kind="bad-change")
     _check_uids(uids)
@@ -92,6 +94,17 @@ def rewrite(
             new = written if uid is None else replace(written, operator_id=operator_id(uid), uid=uid)
             writer.put(new, part.unregistered)
         return writer.publish()
+
+
+def _by_id(source: Checkpoint, by_name: Mapping[str, T]) -> dict[bytes, T]:
+    """Return the values by operator id. Raise InvalidRequestError (``bad-change``) if two names are of one operator."""
+    by_id: dict[bytes, T] = {}
+    for name, value in by_name.items():
+        if by_id.setdefault(_operator(source, name).operator_id, value) is not value:
+            raise InvalidRequestError(
+                f"operator {name} is named twice, by its uid and by its id: expected one of them", kind="bad-change"
+            )
+    return by_id
 
 
 def _check_uids(uids: Mapping[bytes, str]) -> None:

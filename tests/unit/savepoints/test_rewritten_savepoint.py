@@ -72,6 +72,16 @@ def test_the_metadata_name_statelib_as_the_writer(saved: Checkpoint) -> None:
         open_checkpoint(saved.directory)
 
 
+def test_an_operator_is_not_changed_under_two_names(saved: Checkpoint, tmp_path: Path) -> None:
+    changes = {
+        "counts": OperatorChange(frozenset({"seen"})),
+        operator_id("counts").hex(): OperatorChange(frozenset({"by_day"})),
+    }
+    with pytest.raises(StatelibError, match="is named twice") as refusal:
+        rewrite(saved, NewSavepoint(str(tmp_path), "second"), changes=changes)
+    assert refusal.value.kind == "bad-change"
+
+
 def test_added_states_are_read_back(saved: Checkpoint) -> None:
     for uid, states in (("counts", tables()), ("other", {"count": tables()["count"]})):
         for name, table in states.items():
