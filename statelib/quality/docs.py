@@ -8,7 +8,7 @@ from pathlib import Path
 from statelib.model.quality import GRAVITY, QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord
 from statelib.quality.pages import page, self_contained, text
-from statelib.storage.uris import local_path
+from statelib.storage.uris import local_path, to_uri
 
 
 def fresh_directory(docs_directory: str) -> Path:
@@ -40,7 +40,7 @@ def write_index(
     Expectations validated some of the checks."""
     index = directory / "index.html"
     index.write_text(_front_page(directory, record, list(judged), with_library), "utf-8")
-    return index.as_uri()
+    return to_uri(str(index))
 
 
 def _links_from(folder: Path, directory: Path) -> Callable[[str], bool]:

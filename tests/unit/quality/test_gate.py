@@ -30,6 +30,7 @@ from statelib.model.types import LONG, STRING
 from statelib.quality.facts import CheckpointFacts
 from statelib.quality.gate import run_gate
 from statelib.storage.ports.inventory import FileFinding
+from statelib.storage.uris import local_path
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +99,11 @@ def test_a_complete_checkpoint_passes_and_the_report_lists_the_checks(tmp_path: 
     assert checked["no state grows by more entries than events were applied"] == 2
     assert len({result.name for result in report.results}) == len(report.results) == 9
     assert all(result.failed == 0 for result in report.results)
+
+
+def test_the_report_is_found_in_a_directory_with_any_name(tmp_path: Path):
+    report = run_gate(good(), str(tmp_path / "Qualität 100%" / "docs"))
+    assert Path(local_path(report.report_uri)).is_file()
 
 
 def test_great_expectations_is_imported_only_for_expectations_of_users(tmp_path: Path):
