@@ -35,6 +35,7 @@ _MAX_PARTS = 9_000
 _PARTS_AT_ONCE = 2
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _IN_TROUBLE = (408, 425, 429)
+_BEYOND_THE_END = 416
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 if TYPE_CHECKING:
@@ -349,6 +350,12 @@ def _not_found(what: str, no_bucket: bool, advice: str) -> NotFoundError:
 
 def _failed_with(what: str, status: int, advice: str) -> StatelibError:
     """Return the error of a request that failed with an HTTP status; 0 if no whole answer came."""
+    if status == _BEYOND_THE_END:
+        return CorruptStateError(
+            f"{what}: the object ends before the bytes that are asked for",
+            kind="size-mismatch",
+            hint="restore an older checkpoint",
+        )
     answer = f"{what}: the storage answered with status {status}" if status else f"{what}: no whole answer came"
     if status == 0 or status >= 500 or status in _IN_TROUBLE:
         return RetryableError(answer, kind="storage-io", hint=f"run the task again; if it stays, {advice}")

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from statelib.errors import RetryableError
+from statelib.errors import CorruptStateError, RetryableError
 from statelib.storage.objects.bucket import BLOCK_BYTES, Bucket
 from statelib.storage.retries import IMPATIENT, Retries, wait_never
 
@@ -25,6 +25,9 @@ class _BreaksOff(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         start, stop = (int(wanted[1]), int(wanted[2]) + 1) if wanted else (0, len(DATA))
+        if start >= len(DATA):
+            self.send_error(416)
+            return
         self.send_response(206 if wanted else 200)
         self.send_header("Content-Length", str(stop - start))
         self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(DATA)}")
@@ -84,3 +87,10 @@ def test_a_storage_without_patience_answers_once(breaking: Breaking) -> None:
     breaking(iter(['"one"'] * 9))
     with pytest.raises(RetryableError, match="no whole answer came"):
         read(IMPATIENT)
+
+
+@pytest.mark.usefixtures("breaking")
+def test_a_range_beyond_the_end_of_an_object_is_damage() -> None:
+    with pytest.raises(CorruptStateError, match="ends before the bytes") as damage:
+        Bucket("s3://bucket", IMPATIENT).read_range("key", len(DATA), len(DATA) + 1)
+    assert damage.value.kind == "size-mismatch"
