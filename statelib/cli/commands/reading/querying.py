@@ -22,6 +22,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
 from statelib.flows import wiring
 from statelib.flows.views.query import query_snapshot
+from statelib.formats.text.plain_text import readable
 from statelib.model.amounts import amount
 
 
@@ -65,7 +66,23 @@ def _definition(name: str) -> Pipeline | None:
 
 def _rows(result: pa.Table) -> Iterator[tuple[Any, ...]]:
     """Yield the rows. Two columns may have the same name."""
-    return zip(*(column.to_pylist() for column in result.columns), strict=True)
+    return zip(*map(_values, result.columns), strict=True)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column. Those that Python does not have, such as times after the year 9999, are text."""
+    try:
+        return list(column.to_pylist())
+    except OverflowError:
+        pairs = zip(column, column.cast(readable(column.type)), strict=True)
+        return [_value_or_text(value, text) for value, text in pairs]
+
+
+def _value_or_text(value: pa.Scalar, text: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except OverflowError:
+        return text.as_py()
 
 
 def _view(name: str, result: pa.Table, rows: list[list[Any]]) -> Iterator[Block]:
