@@ -92,8 +92,9 @@ def _settings_of(connection: "Connection") -> dict[str, str]:
 
     extra = connection.extra_dejson
     settings = {variable: str(extra[key]) for key, variable in EXTRA.items() if extra.get(key)}
-    if "STATELIB_CATALOG" in settings:
-        url = _with_login(settings["STATELIB_CATALOG"], connection.login, connection.password)
+    own = settings.get("STATELIB_CATALOG") or os.environ.get("STATELIB_CATALOG", "")
+    url = _with_login(own, connection.login, connection.password)
+    if "STATELIB_CATALOG" in settings or url != own:
         settings["STATELIB_CATALOG"] = url
         if secrets := passwords(url):
             for secret in (url, *secrets):
