@@ -5,7 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
 
 from statelib_airflow.operators import StatelibSparkOperator
 from statelib_airflow.runtime import runs, steps
@@ -39,6 +44,22 @@ class GroupCheckpointOperator(StatelibSparkOperator):
         """Run the pipelines. Return the facts about each checkpoint by pipeline."""
         errors: dict[str, Exception] = {}
         begun = self._begun(context, errors)
+        try:
+            facts = self._completed(begun, errors, context)
+        except AirflowTaskTimeout:
+            if runs.is_last_try(context):
+                for pipeline, each in begun.items():
+                    if not each.already_completed:
+                        self._abort(pipeline, each, context)
+            raise
+        if errors:
+            self._fail(begun, errors, context)
+        return facts
+
+    def _completed(
+        self, begun: "Mapping[str, Begun]", errors: dict[str, Exception], context: "Context"
+    ) -> dict[str, Facts]:
+        """Run the job, and complete the checkpoint of each pipeline. Errors are put into ``errors``."""
         facts: dict[str, Facts] = {}
         missing = self._published(begun, context)
         for pipeline, each in begun.items():
@@ -47,9 +68,11 @@ class GroupCheckpointOperator(StatelibSparkOperator):
             except Exception as error:
                 self.log.exception("%s failed", pipeline)
                 errors[pipeline] = error
-        if errors:
-            self._fail(begun, errors, context)
         return facts
+
+    def _abort(self, pipeline: str, begun: "Begun", context: "Context") -> None:
+        name = self.statelib.pipeline(pipeline).name
+        steps.abort(self.statelib, name, begun.checkpoint_id, ["snapshot"], context)
 
     def _begun(self, context: "Context", errors: dict[str, Exception]) -> "dict[str, Begun]":
         """Begin a checkpoint of each pipeline. Errors are put into ``errors``."""
@@ -105,8 +128,7 @@ class GroupCheckpointOperator(StatelibSparkOperator):
         for pipeline, error in errors.items():
             each = begun.get(pipeline)
             if each is not None and (final or runs.is_last_try(context) or isinstance(error, AirflowFailException)):
-                name = self.statelib.pipeline(pipeline).name
-                steps.abort(self.statelib, name, each.checkpoint_id, ["snapshot"], context)
+                self._abort(pipeline, each, context)
         named = "; ".join(f"{pipeline}: {error}" for pipeline, error in sorted(errors.items()))
         message = f"{len(errors)} of {len(self.pipelines)} pipelines of group {self.group} failed: {named}"
         raise (AirflowFailException if final else AirflowException)(message)
