@@ -1,11 +1,13 @@
 """The meaning of paths and ids on the command line: which of the two a text is, and files of this machine."""
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows import wiring
 from statelib.flows.views.inspection import is_id
 from statelib.storage.uris import local_path
 
@@ -21,7 +23,7 @@ def path_of(snapshot: str) -> str:
     A text that could be both names a path only if there is a snapshot. ``./sales`` is always a path."""
     if is_id(snapshot) and not _has_snapshot(Path(snapshot)):
         return ""
-    return snapshot if ":" in snapshot and not Path(snapshot).exists() else _absolute(snapshot)
+    return snapshot if ":" in snapshot and not Path(snapshot).exists() else in_storage(_absolute(snapshot))
 
 
 def _has_snapshot(path: Path) -> bool:
@@ -32,6 +34,18 @@ def absolute_target(target: str) -> str:
     """Return the directory or URI as other processes understand it: a relative path starts at this process's working
     directory."""
     return target if _SCHEME.match(target) else _absolute(target)
+
+
+def in_storage(target: str) -> str:
+    """Return the path of a file or directory in the deployment's storage as its root is written in the settings, if it
+    was named through other links. The catalog and the manifests have that path. Return anything else unchanged."""
+    root = wiring.storage_root() or ""
+    path, root_path = (local_path(text) if text[:5].lower() == "file:" else text for text in (target, root))
+    root_path = root_path.rstrip("/")
+    if not (path.startswith("/") and root_path.startswith("/")) or path.startswith(f"{root_path}/"):
+        return target
+    real, real_root = os.path.realpath(path), os.path.realpath(root_path)
+    return root_path + real.removeprefix(real_root) if real.startswith(f"{real_root}/") else target
 
 
 def _absolute(text: str) -> str:

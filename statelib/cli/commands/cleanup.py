@@ -9,7 +9,7 @@ import typer
 from statelib.cli import completion
 from statelib.cli.ending import confirmed, end_in_trouble, errors
 from statelib.cli.options import DryRun, Json, PipelineOption, Yes
-from statelib.cli.paths import absolute_target
+from statelib.cli.paths import absolute_target, in_storage
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present, show
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import count, size
@@ -149,7 +149,7 @@ def why(
 ) -> None:
     """Show which checkpoints need a file, and whether gc will delete it."""
     with errors(as_json):
-        answer = explanation.why(wiring.begun_deployment(), absolute_target(file))
+        answer = explanation.why(wiring.begun_deployment(), in_storage(absolute_target(file)))
     fields = {
         "file": answer.file,
         "state": answer.state.lower(),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from statelib.cli.commands import catalogs
 from statelib.cli.main import app
 from statelib.cli.named_snapshots import absolute
-from statelib.cli.paths import absolute_target, explained_as_id, local_file, path_of
+from statelib.cli.paths import absolute_target, explained_as_id, in_storage, local_file, path_of
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.amounts import amount, keys_and_entries, number_of
 
@@ -54,6 +54,20 @@ def test_a_relative_path_may_lead_upwards(tmp_path: Path, monkeypatch: pytest.Mo
     assert absolute_target("../savepoints") == str(tmp_path / "real" / "savepoints")
     assert absolute_target(str(tmp_path / "link" / ".." / "chk-1")) == str(tmp_path / "real" / "chk-1")
     assert absolute_target(str(tmp_path / "link" / "chk-1")) == str(tmp_path / "link" / "chk-1")
+
+
+def test_a_path_through_other_links_is_that_of_the_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chk = tmp_path / "disk" / "sales" / "chk-5"
+    chk.mkdir(parents=True)
+    (tmp_path / "state").symlink_to(tmp_path / "disk")
+    for root in (str(tmp_path / "state"), f"file://{tmp_path}/state/"):
+        monkeypatch.setenv("STATELIB_STORAGE", root)
+        monkeypatch.chdir(tmp_path / "state" / "sales")  # the working directory is /…/disk/sales for every process
+        assert path_of("./chk-5") == str(tmp_path / "state" / "sales" / "chk-5")
+        assert in_storage(f"file://{chk}/_metadata") == str(tmp_path / "state" / "sales" / "chk-5" / "_metadata")
+        assert in_storage(str(tmp_path / "other")) == str(tmp_path / "other")
+    monkeypatch.setenv("STATELIB_STORAGE", "s3://bucket/state")
+    assert in_storage(str(chk)) == str(chk)
 
 
 def test_a_relative_directory_may_have_a_colon_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
