@@ -112,11 +112,21 @@ class CheckpointTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         settings = await StatelibHook(self.statelib_conn_id).asettings()
         while True:
-            facts = await asyncio.to_thread(find_checkpoint, settings, self.pipeline, self.until_ms, self.since_ms)
+            facts = await asyncio.to_thread(self._found, settings)
             if facts is not None:
                 yield TriggerEvent(facts)  # type: ignore[no-untyped-call]
                 return
             await asyncio.sleep(self.poke_interval)
+
+    def _found(self, settings: Mapping[str, str]) -> Facts | None:
+        """Return the result of :func:`find_checkpoint`; None also while the catalog is in trouble, to look again."""
+        from statelib.errors import RetryableError
+
+        try:
+            return find_checkpoint(settings, self.pipeline, self.until_ms, self.since_ms)
+        except RetryableError as error:
+            self.log.warning("looking again: %s", error)
+            return None
 
 
 def _moment(text: str | None) -> int | None:
