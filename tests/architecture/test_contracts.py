@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.architecture.repository import ROOT, dotted_names, modules
-from tools.matrix.cells import HIGHEST, LOWEST, LOWEST_SPARK_PROVIDER
+from tools.matrix.cells import CELLS, LOWEST, LOWEST_SPARK_PROVIDER
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +148,7 @@ def test_the_ends_of_the_range_of_pyspark_are_cells_of_the_matrix() -> None:
     assert [requirement.name for requirement in wanted] == ["pyspark", "pyspark-client"]
     (provider,) = (line for line in extras["airflow"] if line.startswith("apache-airflow-providers-apache-spark"))
     assert provider.partition(">=")[2] == f"{LOWEST_SPARK_PROVIDER.removesuffix('.0')},<7"
-    lowest, highest = Version(LOWEST.pyspark), Version(HIGHEST.pyspark)
+    lowest, highest = Version(LOWEST.pyspark), Version(CELLS[-1].pyspark)
     for requirement in wanted:
         bounds = {part.operator: Version(part.version) for part in requirement.specifier}
         assert (bounds[">="], bounds["<"]) == (lowest, Version(f"{highest.major}.{highest.minor}.{highest.micro + 1}"))

@@ -35,4 +35,6 @@ CELLS = tuple(Cell(airflow, pyspark) for airflow, pyspark in product(AIRFLOWS, P
 LOWEST = CELLS[0]
 LOWEST_SPARK_PROVIDER = "6.3.0"
 """Version of Airflow's provider for Spark in the lowest cell: the lower end of its range. The others get the newest."""
-HIGHEST = CELLS[-1]
+CROSSED = Cell(min(AIRFLOWS), max(PYSPARKS))
+"""The lowest version of Airflow with the highest one of PySpark. The pinned packages are the highest Airflow with a low
+PySpark, so together they try both ends of both ranges."""

@@ -51,17 +51,11 @@ def reads_run(dag_id: str, user: User) -> PipelineName:
     return pipeline
 
 
-def state_dags(pipeline: str) -> tuple[str, str]:
-    """Return the ids of the DAGs each of whose readers may see a pipeline's state. A pipeline of a group has only the
-    second one."""
-    return f"{pipeline}.checkpoint", f"{pipeline}.savepoint"
-
-
 def readable(user: AirflowUser, pipelines: Collection[PipelineName]) -> list[PipelineName]:
     """Return the pipelines that the user may see, in the given order."""
-    dag_ids = [dag_id for name in pipelines for dag_id in state_dags(name)]
+    dag_ids = [dag_id for name in pipelines for dag_id in _state_dags(name)]
     allowed = airflow_internals.permitted_dags(user, dag_ids, "read")
-    return [name for name in pipelines if not allowed.isdisjoint(state_dags(name))]
+    return [name for name in pipelines if not allowed.isdisjoint(_state_dags(name))]
 
 
 def triggerable(user: AirflowUser, pipelines: Collection[PipelineName]) -> set[str]:
@@ -72,4 +66,10 @@ def triggerable(user: AirflowUser, pipelines: Collection[PipelineName]) -> set[s
 
 def _require_state(user: AirflowUser, pipeline: PipelineName) -> None:
     if not readable(user, [pipeline]):
-        raise HTTPException(403, f"you may not read the DAG {' or '.join(state_dags(pipeline))}")
+        raise HTTPException(403, f"you may not read the DAG {' or '.join(_state_dags(pipeline))}")
+
+
+def _state_dags(pipeline: str) -> tuple[str, str]:
+    """Return the ids of the DAGs each of whose readers may see a pipeline's state. A pipeline of a group has only the
+    second one."""
+    return f"{pipeline}.checkpoint", f"{pipeline}.savepoint"

@@ -86,7 +86,7 @@ def test_a_rebuild_takes_a_relative_directory_of_savepoints(tmp_path: Path, monk
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(catalogs, "plan_rebuild", plan)
-    monkeypatch.setattr(catalogs.wiring, "planning_deployment", nullcontext)
+    monkeypatch.setattr("statelib.flows.wiring.planning_deployment", nullcontext)
     CliRunner().invoke(app, ["catalog", "rebuild", "--dry-run", "--also", "backups"])
     assert places == [str(tmp_path / "backups")]
 

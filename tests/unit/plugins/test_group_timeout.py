@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowTaskTimeout
-from statelib_airflow import group_operator
 from statelib_airflow.group_operator import GroupCheckpointOperator
 from statelib_airflow.hooks import StatelibHook
 
@@ -29,7 +28,7 @@ def test_the_last_timeout_aborts_the_checkpoints_of_the_group(
 
     names: list[str] = []
     monkeypatch.setattr(StatelibHook, "pipeline", lambda _hook, name: SimpleNamespace(name=name))
-    monkeypatch.setattr(group_operator.steps, "abort", lambda _hook, name, *_: names.append(name))
+    monkeypatch.setattr("statelib_airflow.runtime.steps.abort", lambda _hook, name, *_: names.append(name))
     context: Any = {"ti": SimpleNamespace(try_number=try_number, max_tries=1)}
     with pytest.raises(AirflowTaskTimeout):
         Late(task_id="checkpoints", group="hourly", pipelines=["carts", "clicks"]).execute(context)
