@@ -112,13 +112,13 @@ class CheckpointTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         settings = await StatelibHook(self.statelib_conn_id).asettings()
         while True:
-            facts = await asyncio.to_thread(self._found, settings)
+            facts = await asyncio.to_thread(self._find, settings)
             if facts is not None:
                 yield TriggerEvent(facts)  # type: ignore[no-untyped-call]
                 return
             await asyncio.sleep(self.poke_interval)
 
-    def _found(self, settings: Mapping[str, str]) -> Facts | None:
+    def _find(self, settings: Mapping[str, str]) -> Facts | None:
         """Return the result of :func:`find_checkpoint`; None also while the catalog is in trouble, to look again."""
         from statelib.errors import RetryableError
 

@@ -127,14 +127,14 @@ def test_a_table_of_another_family_is_opened_once(tmp_path: Path) -> None:
     other.flush()
     db.get_column_family("a").flush()
     path = str(tmp_path / "db")
-    found = tables_of(db, db.get_column_family("a"), "a", path, families)
+    first = tables_of(db, db.get_column_family("a"), "a", path, families)
     assert sorted(families.values()) == ["a", "b"]
     (file,) = (name for name, family in families.items() if family == "b")
     (tmp_path / "db" / file).unlink()
     again = tables_of(db, db.get_column_family("a"), "a", path, families)
-    assert found is not None
+    assert first is not None
     assert again is not None
-    assert [table.name for *_, table in again] == [table.name for *_, table in found]
+    assert [table.name for *_, table in again] == [table.name for *_, table in first]
 
 
 @pytest.mark.parametrize("form", OTHERS)

@@ -60,8 +60,8 @@ def seen_and_changed(base: RestoreSource, now: RestoreSource) -> tuple[set[int],
     assert isinstance(base.handle, IncrementalRemoteKeyedStateHandle)
     assert base.statistics is not None
     assert now.statistics is not None
-    known = {stream for _, stream in base.handle.private}
-    written = written_key_groups(now, lambda stream: stream in known)
+    earlier = {stream for _, stream in base.handle.private}
+    written = written_key_groups(now, lambda stream: stream in earlier)
     pairs = zip(base.statistics, now.statistics, strict=True)
     changed = {int(group) for old, new in pairs for group in np.flatnonzero(old.digests != new.digests)}
     return written, merged_key_groups([base.handle], [now.handle]), changed
