@@ -294,7 +294,8 @@ class CheckpointManifest:
     them, and ``keys`` are then unknown. ``keys_below_deltas``: the number of keys of the state without open deltas, if
     there are some, as ``keys``. ``read_by_job``: whether tasks of the Spark job have read back what the gate would
     read, before this was written. ``mends``: the interval before ``position`` whose events were
-    applied in place of those that the base has of it."""
+    applied in place of those that the base has of it. ``key``: the columns of the key in their order, if there are
+    several: their types alone do not tell them apart."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -327,6 +328,7 @@ class CheckpointManifest:
     keys_below_deltas: KeyCounts | None = field(default=None, repr=False)
     read_by_job: bool = False
     mends: DataInterval | None = None
+    key: tuple[str, ...] = ()
 
     @property
     def entries(self) -> int | None:

@@ -330,3 +330,15 @@ def _files(root: Path) -> dict[str, str]:
 
 def _tree(deployment: Deployment) -> dict[str, str]:
     return _files(Path(deployment.storage_root))
+
+
+def test_the_columns_of_the_key_stay_in_their_order(tmp_path: Path) -> None:
+    """Their types are equal, so that only their names show that the two have changed places."""
+    shop = Shop(tmp_path, "heap", "canonical")
+    shop.change(("key: [shop]", "key: [shop, item]"))
+    shop.run(1)
+    shop.change(("key: [shop, item]", "key: [item, shop]"))
+    with pytest.raises(InvalidRequestError, match="expected the columns item, shop, the stored state has shop, item"):
+        begin(shop.deployment, shop.deployment.pipeline("tours"), day(2), "test")
+    shop.change(("key: [item, shop]", "key: [store, item]"), ("{shop: string", "{store: string"))
+    begin(shop.deployment, shop.deployment.pipeline("tours"), day(2), "test")

@@ -24,7 +24,8 @@ from statelib.savepoints.opened import Checkpoint
 @dataclass(frozen=True)
 class Continuation:
     """The result of matching a snapshot with a pipeline. ``opened``: the snapshot, with the pipeline's operator
-    selected. ``others``: the names of the other operators with state, which nothing restores."""
+    selected. ``others``: the names of the other operators with state, which nothing restores. ``key``: the columns of
+    the pipeline's key."""
 
     opened: Checkpoint
     backend: str
@@ -33,6 +34,7 @@ class Continuation:
     allow_non_restored: bool
     operator_states: tuple[OperatorStateDescriptor, ...] = ()
     side_data: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
 
     @cached_property
     def operator_evolution(self) -> OperatorEvolution:
@@ -48,6 +50,7 @@ class Continuation:
         Raises InvalidRequestError: ``backend-changed``, ``state-schema-changed``, ``non-restored-state`` naming states
         or operators."""
         check_backend(self.backend, self.opened.handles(), self.opened.directory)
+        self._check_key_order()
         self.evolution.check(allow_non_restored=self.allow_non_restored)
         self.operator_evolution.check(allow_non_restored=self.allow_non_restored)
         undeclared = self.undeclared_side_data()
@@ -66,6 +69,18 @@ class Continuation:
                 hint="'allow_non_restored_state: true' in the pipeline file leaves it out",
             )
         return self
+
+    def _check_key_order(self) -> None:
+        """Raise InvalidRequestError (``state-schema-changed``) if a column of the key has another place. A column with
+        another name in the same place was renamed."""
+        stored = self.opened.manifest.key if self.opened.manifest else ()
+        if any(name in stored and stored[at : at + 1] != (name,) for at, name in enumerate(self.key)):
+            raise InvalidRequestError(
+                f"{self.opened.directory}: the key: expected the columns {', '.join(self.key)}, the stored state has "
+                f"{', '.join(stored)}: the values of one column would be taken for those of another",
+                kind="state-schema-changed",
+                hint=f"write key: [{', '.join(stored)}]; the order of the columns is fixed for the life of a state",
+            )
 
     def sources(self) -> tuple[RestoreSource, ...]:
         """Return the restore sources of the snapshot, as :meth:`Checkpoint.sources`."""
@@ -133,6 +148,7 @@ def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
         pipeline.allow_non_restored_state,
         pipeline.operator_descriptors(),
         pipeline.side_data,
+        tuple(pipeline.key),
     )
 
 

@@ -276,4 +276,5 @@ MANIFEST = Record(
     ),
     JsonField("read_by_job", BOOLEAN, missing=False, sparse=True),
     JsonField("mends", optional(INTERVAL), missing=None, sparse=True),
+    JsonField("key", TEXTS, missing=(), sparse=True),
 )
