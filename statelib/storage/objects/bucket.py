@@ -295,7 +295,7 @@ class _Reading:
         of it came."""
         from obstore.exceptions import BaseError
 
-        version, before = (response.meta["size"], response.meta["e_tag"]), self.taken_bytes
+        version, before = (response.meta["size"], response.meta.get("e_tag")), self.taken_bytes
         if not before:
             self._version, self._pass_on = version, self._begin(version[0])
         elif version != self._version:
