@@ -19,6 +19,7 @@ from statelib.savepoints.tables.state_table import StateTable
 from tests.integration.foreign import FLINK, savepoint
 from tests.integration.shop import open_shop, sales
 from tests.integration.shop_cli import call, refused, said
+from tests.support.extent import TEST_ALL
 from tests.support.worlds import checkpoint_of
 
 VISITS = """\
@@ -179,7 +180,7 @@ def test_nothing_stays_in_the_scratch_directory(shop: Deployment) -> None:
 @pytest.mark.parametrize("version", ["1.12.5", "1.20.5", "2.3.0"])
 def test_each_state_of_flinks_snapshots_is_a_table(version: str, tmp_path: Path) -> None:
     seen = 0
-    for metadata in sorted((FLINK / version).glob("*/savepoint-*/_metadata")):
+    for metadata in sorted((FLINK / version).glob("*/savepoint-*/_metadata"))[:: 1 if TEST_ALL else 4]:
         opened = open_checkpoint(str(metadata.parent))
         for operator in opened.metadata.operators:
             if not any(state.keyed for _, state in operator.subtasks):
@@ -195,7 +196,7 @@ def test_each_state_of_flinks_snapshots_is_a_table(version: str, tmp_path: Path)
                 else:
                     assert query_snapshot(one, sql, ())["n"].to_pylist() == [expected]
                     seen += 1
-    assert seen > 10
+    assert seen > 2
 
 
 def test_windows_and_timers_of_flink_have_columns() -> None:

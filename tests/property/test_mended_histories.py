@@ -146,7 +146,7 @@ class History(Twins):
         return events.append_column(CHANGE, pa.array(changes, pa.int8()))
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(
     runs=st.lists(USERS, min_size=2, max_size=4),
     steps=st.lists(STEPS, min_size=3, max_size=8),

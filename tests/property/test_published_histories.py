@@ -243,7 +243,7 @@ def _average(value: dict[str, Any]) -> float | None:
     return spent["sum"] / spent["count"] if spent["count"] else None
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(STEPS, st.sampled_from(KINDS))
 @example(
     [("run", [1, 2, 3]), ("publish", None), ("run", [1]), ("publish", None), ("restore", 1), ("publish", None),
