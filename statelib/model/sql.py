@@ -25,6 +25,11 @@ _MAX_FRACTION = 9
 _TIMED = ("TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE")
 
 
+def quoted_name(name: str) -> str:
+    """Return a name as standard SQL has it, in quotation marks. Spark has other ones."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def parameters_problem(root: str, parameters: tuple[int, ...]) -> tuple[str, str] | None:
     """Return (expected, found) as texts if Flink does not allow the parameters for this type root; None if it does."""
     actual = ", ".join(map(str, parameters)) or "nothing"

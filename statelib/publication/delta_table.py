@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from statelib.crash_points import crash_point
 from statelib.errors import RetryableError, UnsupportedError
 from statelib.model.ids import CheckpointId
+from statelib.model.sql import quoted_name
 from statelib.publication.feed import FEED_COLUMNS
 from statelib.publication.parquet_files import part_writer
 from statelib.publication.parquet_manifest import mode_of
@@ -127,7 +128,7 @@ class DeltaDirectory:
     ) -> bool:
         """Merge the rows of a feed into the table. Return whether it changed."""
         same = " AND ".join(_same(content.schema.field(name)) for name in content.identity)
-        values = {_quoted(name): f"source.{_quoted(name)}" for name in content.schema.names}
+        values = {quoted_name(name): f"source.{quoted_name(name)}" for name in content.schema.names}
         gone = f"source.\"change\" = '{DELETE}'"
         merge = delta.merge(
             rows, predicate=same, source_alias="source", target_alias="target", commit_properties=properties
@@ -139,8 +140,10 @@ class DeltaDirectory:
     def _properties(self, commit: Commit, version: int) -> "CommitProperties":
         from deltalake import CommitProperties, Transaction
 
-        numbers = {"": commit.number, "/checkpoint": commit.checkpoint_id, "/version": version}
-        numbers["/snapshot"] = int(commit.snapshot or "0", 16)
+        snapshot = int(commit.snapshot or "0", 16)
+        numbers = {
+            "": commit.number, "/checkpoint": commit.checkpoint_id, "/snapshot": snapshot, "/version": version,
+        }  # fmt: skip
         return CommitProperties(
             custom_metadata={
                 "statelib.checkpoint": f"{self._table.pipeline}/{commit.checkpoint_id}",
@@ -234,16 +237,10 @@ class DeltaDirectory:
             ) from (None if self._options else error)  # the error of a client names the endpoint
 
 
-def _quoted(name: str) -> str:
-    """Return the name of a column as SQL has it."""
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
-
-
 def _same(column: pa.Field) -> str:
     """Return the condition that a column has the same value in source and target. In SQL 0.0 equals -0.0, but as keys
     of a state they differ: their quotients are two infinities."""
-    target, source = (f"{side}.{_quoted(column.name)}" for side in ("target", "source"))
+    target, source = (f"{side}.{quoted_name(column.name)}" for side in ("target", "source"))
     same = f"({target} IS NOT DISTINCT FROM {source})"
     if not pa.types.is_floating(column.type):
         return same

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.locations import LocationProvider
 
-OWNER, NUMBER, CHECKPOINT, ATTEMPT, SEQUENCE, SOURCES = (
+OWNER, NUMBER, CHECKPOINT, SNAPSHOT, SEQUENCE, SOURCES = (
     f"statelib.{name}" for name in ("table", "commit", "checkpoint", "snapshot", "sequence", "sources")
 )
 """The properties of a published table: whose it is, the newest commit, the id and the hash of its checkpoint, the
@@ -140,8 +140,10 @@ class IcebergTable:
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         metadata = transaction.table_metadata
-        names = {OWNER: self._owner, NUMBER: str(commit.number), CHECKPOINT: str(commit.checkpoint_id)}
-        names[ATTEMPT] = commit.snapshot
+        names = {
+            OWNER: self._owner, NUMBER: str(commit.number), CHECKPOINT: str(commit.checkpoint_id),
+            SNAPSHOT: commit.snapshot,
+        }  # fmt: skip
         update = transaction.update_snapshot(snapshot_properties=names)
         with update.merge_append() if self._table.changes else update.overwrite() as snapshot:
             for path in new:
@@ -199,7 +201,7 @@ class IcebergTable:
         if snapshot is not None and snapshot.sequence_number != own:
             raise foreign(self._table, "the table was set back to an earlier snapshot")
         number, checkpoint_id = int(properties[NUMBER]), CheckpointId(int(properties[CHECKPOINT]))
-        return Commit(number, checkpoint_id, None, snapshot=properties.get(ATTEMPT, ""))
+        return Commit(number, checkpoint_id, None, snapshot=properties.get(SNAPSHOT, ""))
 
     @contextmanager
     def _lossless(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ class StoredState:
     family: Rdict
     name: str
     directory: str
-    families: MutableMapping[str, str] = field(default_factory=dict)
+    families: MutableMapping[str, str]
 
 
 def scan_state(

@@ -43,7 +43,7 @@ class _Bound(datetime):
 
     @classmethod
     def of(cls, moment: datetime) -> "_Bound":
-        return cls.combine(moment.date(), moment.timetz()).replace(fold=moment.fold)
+        return cls.combine(moment.date(), moment.timetz()).replace(fold=moment.fold)  # combine of a subclass drops it
 
     def __format__(self, specification: str) -> str:
         seconds = str(int(self.timestamp()))

@@ -15,6 +15,7 @@ from statelib.errors import InvalidRequestError
 from statelib.extras import require
 from statelib.flows.views.query_keys import asked_key_groups
 from statelib.flows.views.query_outputs import Forms, numbered_rows, output_tables
+from statelib.model.sql import quoted_name
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import Tuple
 from statelib.savepoints.emitted_outputs import outputs_of
@@ -145,7 +146,7 @@ def _insert(database: "duckdb.DuckDBPyConnection", name: str, rows: pa.Table) ->
     """Insert rows into the table of this name. The first call creates it."""
     view = f"{name}\n"  # no state and no output has a name with a line feed
     database.register(view, rows)
-    table, source = _quoted(name), _quoted(view)
+    table, source = quoted_name(name), quoted_name(view)
     database.execute(f"CREATE TABLE IF NOT EXISTS {table} AS SELECT * FROM {source} LIMIT 0")  # noqa: S608 - quoted
     database.execute(f"INSERT INTO {table} SELECT * FROM {source}")  # noqa: S608
     database.unregister(view)
@@ -154,10 +155,6 @@ def _insert(database: "duckdb.DuckDBPyConnection", name: str, rows: pa.Table) ->
 def _flat(table: StateTable, part: pa.Table, key: Sequence[str]) -> pa.Table:
     columns = frame_columns(_key_names(table.schema, key), table.schema.key_type, table.descriptor)
     return storable(framed(part, columns))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
