@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from statelib.errors import InvalidRequestError
+from statelib.model.session_state import window_set
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.restore.plan import RestoreSource
-from statelib.restore.schemas.compatibility import ORDER, Compatibility, compare_states
+from statelib.restore.schemas.compatibility import ORDER, Compatibility, Difference, compare_states
 from statelib.restore.schemas.matching import check_same_keys, describe
 from statelib.restore.schemas.migration import migration
 from statelib.serializers.entries.rows import StateRows
@@ -109,7 +110,11 @@ def evolve(wanted: KeyedStateSchema, stored: KeyedStateSchema) -> Evolution:
     Raise InvalidRequestError (``max-parallelism-changed``, ``state-schema-changed`` if the key type differs)."""
     check_same_keys(wanted, stored)
     stored_states = {d.name: d for d in stored.states}
-    resolutions = tuple(_resolve(d, origin, stored_states) for d, origin in _origins(wanted, list(stored_states)))
+    names = {d.name for d in wanted.states}
+    resolutions = tuple(
+        _resolve(d, origin, stored_states, sessions=window_set(d.name) in names)
+        for d, origin in _origins(wanted, list(stored_states))
+    )
     restored = {resolution.stored for resolution in resolutions}
     return Evolution(wanted, stored, resolutions, tuple(name for name in stored_states if name not in restored))
 
@@ -122,10 +127,15 @@ def _origins(wanted: KeyedStateSchema, stored: Sequence[str]) -> Iterator[tuple[
         yield descriptor, next((name for name in (descriptor.name, *former) if name in stored), None)
 
 
-def _resolve(wanted: StateDescriptor, origin: str | None, stored: dict[str, StateDescriptor]) -> Resolution:
+def _resolve(
+    wanted: StateDescriptor, origin: str | None, stored: dict[str, StateDescriptor], *, sessions: bool
+) -> Resolution:
     if origin is None:
         return Resolution(wanted.name, None, Compatibility.AS_IS, ("new: starts empty",))
     differences = compare_states(stored[origin], wanted)
+    if sessions and window_set(origin) not in stored:
+        text = "expected session windows, found windows of a fixed size"
+        differences += (Difference(Compatibility.INCOMPATIBLE, text),)
     worst = max((d.compatibility for d in differences), key=ORDER.index, default=Compatibility.AS_IS)
     texts = [d.text for d in differences if worst is not Compatibility.INCOMPATIBLE or d.compatibility is worst]
     renamed = [f"was called {origin!r}"] if origin != wanted.name else []

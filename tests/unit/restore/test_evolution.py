@@ -10,6 +10,7 @@ import pytest
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import InvalidRequestError
+from statelib.model.session_state import window_set_descriptor
 from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import (
     BYTES,
@@ -18,6 +19,7 @@ from statelib.model.types import (
     INT,
     LONG,
     STRING,
+    TIME_WINDOW,
     ArrayOf,
     Field,
     ListOf,
@@ -241,6 +243,20 @@ def test_a_state_is_left_out_only_if_the_pipeline_allows_it(
     assert "state 'means' is not restored: key groups 0-127, 60 entries" in messages[0]
     assert "state 'per_place' is not restored: key groups 0-127, 120 entries" in messages[1]
     assert not any(" 0 bytes" in text for text in messages)
+
+
+def test_windows_of_a_fixed_size_do_not_become_sessions() -> None:
+    """Without the state that names the sessions, their contents would be in no session, and never be emitted."""
+    contents = replace(_state(LONG, kind=StateKind.REDUCING), namespace_type=TIME_WINDOW)
+    fixed = KeyedStateSchema(STRING, 128, (contents,))
+    sessions = KeyedStateSchema(STRING, 128, (contents, window_set_descriptor("s")))
+    with pytest.raises(InvalidRequestError, match="expected session windows, found windows of a fixed size") as refused:
+        evolve(sessions, fixed).check(allow_non_restored=True)
+    assert refused.value.kind == "state-schema-changed"
+    evolve(sessions, sessions).check(allow_non_restored=False)
+    evolve(sessions, KeyedStateSchema(STRING, 128, ())).check(allow_non_restored=False)
+    with pytest.raises(InvalidRequestError, match="merging-window-set"):
+        evolve(fixed, sessions).check(allow_non_restored=False)
 
 
 def test_fields_of_a_row_are_added_removed_and_moved(restore: Callable[..., KeyedStateBackend]) -> None:
