@@ -182,6 +182,24 @@ def test_rows_that_do_not_fit_the_description_leave_no_file(
     assert not (tables / "out" / "savepoint-flights-1").exists()
 
 
+def test_files_with_other_columns_or_types_are_refused(spark: SparkSession, tables: Path) -> None:
+    """Spark takes the types from one file: a long of 70,000 would become a short of 4,464, and no column a null."""
+    last = tables / "activity" / "2.parquet"
+    whole = pq.read_table(last)
+    for part in range(2):
+        file = tables / "activity" / f"{part}.parquet"
+        shorts = pa.array(range(700), pa.int16())
+        pq.write_table(pq.read_table(file).set_column(1, "flights", shorts), file)
+    with pytest.raises(StatelibError, match="column flights is bigint, which Spark would read as smallint") as caught:
+        run(spark, tables, described(tables))
+    assert caught.value.kind == "column-type"
+    pq.write_table(whole.set_column(1, "flights", pa.array(range(600), pa.int16())).drop_columns(["recent"]), last)
+    with pytest.raises(StatelibError, match=r"2\.parquet has no column recent") as caught:
+        run(spark, tables, described(tables))
+    assert caught.value.kind == "missing-column"
+    assert not (tables / "out").exists()
+
+
 def test_a_directory_that_is_taken_is_refused(spark: SparkSession, tables: Path) -> None:
     run(spark, tables, described(tables))
     with pytest.raises(StatelibError) as caught:

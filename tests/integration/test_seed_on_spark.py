@@ -147,6 +147,26 @@ def assert_same_state(deployment: Deployment) -> None:
     assert not verify(other).problems
 
 
+def test_files_with_other_columns_or_types_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    text = "name: seeded\nsource: {path: 'none/{start}', columns: {customer: string, amount: long}}\nkey: customer\n"
+    states = "states: {total: {kind: value, value: {agg: sum, of: amount}}}\nbackend: heap\n"
+    (tmp_path / "pipelines" / "seeded.yaml").write_text(text + states)
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    (table := tmp_path / "table").mkdir()
+    shorts = pa.table({"customer": ["a"], "total": pa.array([1], pa.int16()), "unused": [1]})
+    pq.write_table(shorts, table / "1.parquet")
+    pq.write_table(pa.table({"customer": ["b"], "total": pa.array([70_000], pa.int64())}), table / "2.parquet")
+    with pytest.raises(InvalidRequestError, match="column total is bigint, which Spark would read as smallint"):
+        seed(spark, deployment, SeedTable(str(table), "parquet"))
+    pq.write_table(pa.table({"customer": ["b"], "Total_": pa.array([2], pa.int16())}), table / "2.parquet")
+    with pytest.raises(InvalidRequestError, match=r"2\.parquet has no column total; it has customer, Total_"):
+        seed(spark, deployment, SeedTable(str(table), "parquet"))
+    pq.write_table(shorts.set_column(0, "customer", [["b"]]).drop_columns(["unused"]), table / "2.parquet")
+    record, _ = seed(spark, deployment, SeedTable(str(table), "parquet"))
+    assert deployment.open(record).to_arrow("total").num_rows == 2
+
+
 @pytest.mark.timeout(600)
 def test_a_seed_and_later_days_make_the_state_of_all_days(spark: SparkSession, deployment: Deployment) -> None:
     chance = random.Random(24)

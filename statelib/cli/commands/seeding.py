@@ -162,7 +162,7 @@ def _of_table(chosen: _Seeding) -> tuple[str, Callable[[Any], Prepared]]:
     table = SeedTable(chosen.place, **{**chosen.rows, "format": chosen.rows["format"] or default})
 
     def prepare(spark: Any) -> Prepared:
-        rows = mapped_table(spark, chosen.pipeline, table)
+        rows = mapped_table(spark, chosen.deployment, chosen.pipeline, table)
         return {"states": list(rows.states), "mapping": rows.expressions}, lambda step: seed_from_table(
             spark, chosen.deployment, chosen.pipeline, table, chosen.until_ms, owner=OWNER, step=step, mapped=rows
         )

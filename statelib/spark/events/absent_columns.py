@@ -1,4 +1,5 @@
-"""The check that every Parquet file of a source has the columns that the pipeline uses, in types that Spark reads well.
+"""The check that every Parquet file of a source, or of a table to begin from, has the columns that are used, in types
+that Spark reads well.
 
 Spark takes the columns of a source from one of its files, and nulls for what another file does not have. Which file it
 takes depends on their names, so a column that was renamed during an interval would be null for some of its events. It
@@ -10,6 +11,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -35,6 +37,23 @@ _LOCAL_TIMES = "spark.sql.parquet.inferTimestampNTZ.enabled"
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Used:
+    """The use of some Parquet files. ``texts``: names of columns, and SQL expressions that contain such names.
+    ``may_lack``: whether some of the files may be without a column. ``hint_columns``, ``hint_types``: what to do if a
+    file has no such column, or has it in another type."""
+
+    texts: Sequence[str]
+    may_lack: bool = False
+    hint_columns: str = "write all files with the columns that are used"
+    hint_types: str = "write the files with one type for the column"
+
+    def names(self) -> set[str]:
+        """Return the names that the texts may contain, in small letters."""
+        words = (word for text in self.texts for word in (text, *_WORD.findall(_TEXT.sub("''", text))))
+        return set(map(str.lower, words))
+
+
 def check_files_read_by_spark(part: SourcePart, frame: DataFrame) -> None:
     """Raise InvalidRequestError: ``missing-column`` if one Parquet file of the part has a column that the pipeline uses
     and another file does not have it, ``column-type`` if Spark would read other values than a file has. ``frame``: the
@@ -45,21 +64,36 @@ def check_files_read_by_spark(part: SourcePart, frame: DataFrame) -> None:
     source = part.source
     if part.path is None or source.file_format.lower() != "parquet":
         return
+    hint_types = f"write the files with one type for the column, or declare the widest one in {part.field}.file_schema"
+    may_lack = source.file_schema is not None or merges_schemas(source.options)
+    used = Used([*_expressions(source)], may_lack, _hint_columns(part.field), hint_types)
+    check_parquet_files(frame, used, part.place, fewest=1 if source.file_schema else 2)
+
+
+def merges_schemas(options: Mapping[str, str]) -> bool:
+    """Return whether the options of Spark's reader have its ``mergeSchema``, with which a file may lack columns."""
+    return any(name.lower() == "mergeschema" for name in options)
+
+
+def check_parquet_files(frame: DataFrame, use: Used, place: str, *, fewest: int = 2) -> None:
+    """Compare the Parquet files of a frame. ``place``: what the log calls them. ``fewest``: a smaller number of files
+    is not looked at.
+
+    Raises and leaves out as :func:`check_files_read_by_spark`."""
     paths = [_plain(uri) for uri in frame.inputFiles()]
-    if not (1 if source.file_schema else 2) <= len(paths) <= COMPARED_FILES:
+    if not fewest <= len(paths) <= COMPARED_FILES:
         return
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             columns = list(pool.map(_columns_of, paths))
     except (OSError, pa.ArrowException, StatelibError) as error:
-        log.info("the columns of the files of %s are not compared: %s", part.place, error)
+        log.info("the columns of the files of %s are not compared: %s", place, error)
         return
-    used = sorted(_used(source) & {name.lower() for names in columns for name in names})
-    may_lack = source.file_schema is not None or any(name.lower() == "mergeschema" for name in source.options)
+    used = sorted(use.names() & {name.lower() for names in columns for name in names})
     for path, present in zip(paths, columns, strict=True):
-        if not may_lack and (missing := absent(used, list(present))):
-            raise without_columns(part.field, path, missing, list(present))
-    _check_types(part.field, dict(zip(paths, columns, strict=True)), used, frame)
+        if not use.may_lack and (missing := absent(used, list(present))):
+            raise _without_columns(path, missing, list(present), use.hint_columns)
+    _check_types(dict(zip(paths, columns, strict=True)), used, frame, use.hint_types)
 
 
 def absent(names: Iterable[str], present: Sequence[str]) -> list[str]:
@@ -71,30 +105,34 @@ def absent(names: Iterable[str], present: Sequence[str]) -> list[str]:
 def without_columns(field: str, path: str, missing: Sequence[str], present: Sequence[str]) -> InvalidRequestError:
     """Return the error for a Parquet file without some columns. ``field``: the source's field in the pipeline file.
     ``present``: the columns that the file has."""
+    return _without_columns(path, missing, present, _hint_columns(field))
+
+
+def _without_columns(path: str, missing: Sequence[str], present: Sequence[str], hint: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"source file {path} has no column {', '.join(missing)}; it has {', '.join(present)}",
         kind="missing-column",
-        hint=f"correct {field}.columns in the pipeline file; if some files do not have the column yet, declare the "
-        f"columns of the files in {field}.file_schema, and it is null in their events",
+        hint=hint,
     )
 
 
-def _used(source: Source) -> set[str]:
-    """Return the names that the source's columns and expressions may refer to, in small letters."""
-    plain = {name.lower() for name, column in source.columns.items() if column.expr is None}
-    words = (word.lower() for text in _expressions(source) for word in _WORD.findall(_TEXT.sub("''", text)))
-    return plain.union(words)
+def _hint_columns(field: str) -> str:
+    return (
+        f"correct {field}.columns in the pipeline file; if some files do not have the column yet, declare the columns "
+        f"of the files in {field}.file_schema, and it is null in their events"
+    )
 
 
 def _expressions(source: Source) -> Iterator[str]:
+    """Yield the names of the source's columns and its expressions."""
     changes = source.changes
     yield from (source.where or "", source.delete_when or "", *source.each.values())
-    yield from (column.expr or "" for column in source.columns.values())
+    yield from (name if column.expr is None else column.expr for name, column in source.columns.items())
     if changes is not None:
         yield from (changes.op, changes.before or "", changes.after or "")
 
 
-def _check_types(field: str, files: Mapping[str, Mapping[str, str]], used: Sequence[str], frame: DataFrame) -> None:
+def _check_types(files: Mapping[str, Mapping[str, str]], used: Sequence[str], frame: DataFrame, hint: str) -> None:
     """Raise InvalidRequestError (``column-type``) for a used column that Spark would misread. ``files``: the types of
     the columns of each file. Spark takes a column that the path has, as in ``day=3``, from there."""
     taken = {column.name.lower(): column.dataType.simpleString() for column in frame.schema.fields}
@@ -106,7 +144,7 @@ def _check_types(field: str, files: Mapping[str, Mapping[str, str]], used: Seque
             raise InvalidRequestError(
                 f"source file {path}: column {name} is {actual}, which Spark would read as {wanted}",
                 kind="column-type",
-                hint=f"write the files with one type for the column, or declare the widest one in {field}.file_schema",
+                hint=hint,
             )
 
 

@@ -46,7 +46,12 @@ class SourcePlaces:
     @classmethod
     def of(cls, deployment: Deployment) -> "SourcePlaces":
         """Return the places of a deployment in this process."""
-        return cls(deployment.data, deployment.root_uri(), source_variables().get("AWS_ENDPOINT_URL", ""))
+        return cls(deployment.data, deployment.root_uri(), endpoint_of_sources())
+
+
+def endpoint_of_sources() -> str:
+    """Return the endpoint of S3 in the environment of this process, '' if there is none."""
+    return source_variables().get("AWS_ENDPOINT_URL", "")
 
 
 def files_of_interval(
@@ -157,12 +162,11 @@ def _read(
         frame = read_table(spark, pipeline, part, reads)
     else:
         frame = open_part(spark, pipeline.name, part)
-        if frame is not None and _is_within_reach(spark, part, places):
+        if frame is not None and part.path is not None and is_within_reach(spark, part.path, places):
             check_files_read_by_spark(part, frame)
     return None if frame is None else events_of(spark, pipeline, part, frame)
 
 
-def _is_within_reach(spark: SparkSession, part: SourcePart, places: SourcePlaces) -> bool:
-    """Return whether this process can read the files of a part in the same way as Spark."""
-    path = part.path
-    return path is not None and (_is_of_this_host(spark, path) or _reason_for_bucket(spark, path, places) is None)
+def is_within_reach(spark: SparkSession, path: str, places: SourcePlaces) -> bool:
+    """Return whether this process can read the files of a path or URI in the same way as Spark."""
+    return _is_of_this_host(spark, path) or _reason_for_bucket(spark, path, places) is None

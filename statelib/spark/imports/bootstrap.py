@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from statelib.backends.key_order import as_arrow, as_ragged
-from statelib.definition.bootstrap import Bootstrap, Rows
+from statelib.definition.bootstrap import Bootstrap, OperatorStateOf, Rows, StateOf
 from statelib.errors import NotFoundError, StatelibError
 from statelib.flows.savepoint.bootstrap import Batch, chunks, entries_of, operator_state_of
 from statelib.formats.operator_state import OperatorStateContent
@@ -37,6 +37,8 @@ from statelib.savepoints.writing.new_savepoint import (
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
 from statelib.snapshots.writers.keyed import write_subtask
 from statelib.snapshots.writers.operator import write_operator_states
+from statelib.spark.events.absent_columns import Used, check_parquet_files
+from statelib.spark.events.source import SourcePlaces, endpoint_of_sources, is_within_reach
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage.local.scratch import scratch_directory
@@ -95,11 +97,40 @@ def run_bootstrap(
     """Write the savepoint that ``bootstrap`` describes to ``place``. ``open_snapshot``: opens the snapshot of a URI.
     ``frames``: DataFrames by (uid, state), in place of the ``rows`` in the file.
 
-    Raises InvalidRequestError (``duplicate-key``), NotFoundError (``no-source``), ConflictError (``location-taken``),
-    and the errors of reading and encoding rows. After an error, everything that was written is removed."""
+    Raises InvalidRequestError (``duplicate-key``; ``missing-column``, ``column-type`` for Parquet files that differ),
+    NotFoundError (``no-source``), ConflictError (``location-taken``), and the errors of reading and encoding rows.
+    After an error, everything that was written is removed."""
+    _check_files(spark, bootstrap, frames or {}, SourcePlaces("", place.target, endpoint_of_sources()))
     with place.claimed() as reference:
         job = Job(bootstrap, place, reference, new_attempt())
         return _written(spark, job, partial(_source, spark, bootstrap, open_snapshot, frames=frames or {}))
+
+
+def _check_files(
+    spark: SparkSession, bootstrap: Bootstrap, frames: Mapping[tuple[str, str], DataFrame], places: SourcePlaces
+) -> None:
+    """Compare the Parquet files of each path. Raises InvalidRequestError (``missing-column``, ``column-type``)."""
+    read: dict[str, list[str]] = {}
+    for uid, operator in bootstrap.operators.items():
+        key = [] if operator.key is None else [operator.key.model_dump()]
+        states: dict[str, StateOf | OperatorStateOf] = {**operator.operator_states, **operator.states}
+        for name, described in states.items():
+            path = (described.rows or operator.rows or Rows()).parquet
+            if path is not None and (uid, name) not in frames:
+                parts = [described.model_dump(exclude={"rows"}), *(key if name in operator.states else [])]
+                read.setdefault(path, []).extend(_texts(parts))
+    for path, texts in read.items():
+        if is_within_reach(spark, path, places):
+            check_parquet_files(_parquet(spark, path), Used(texts), path)
+
+
+def _texts(part: object) -> Iterator[str]:
+    """Yield each text in a description, among them the names of columns."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, Mapping | list | tuple):
+        for each in part.values() if isinstance(part, Mapping) else part:
+            yield from _texts(each)
 
 
 def _written(spark: SparkSession, job: Job, read: Read) -> BootstrapResult:

@@ -12,6 +12,8 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointRecord
+from statelib.spark.events.absent_columns import Used, check_parquet_files, merges_schemas
+from statelib.spark.events.source import SourcePlaces, is_within_reach
 from statelib.spark.events.source_columns import check_strict, checked_expression
 from statelib.spark.events.source_open import strict_options
 from statelib.spark.events.source_types import quoted
@@ -50,11 +52,12 @@ class SeedTable:
         return " ".join([self.place, *([self.format] if self.format else []), *parts])
 
 
-def mapped_table(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> MappedTable:
+def mapped_table(spark: SparkSession, deployment: Deployment, pipeline: Pipeline, table: SeedTable) -> MappedTable:
     """Return the rows of a table with the columns of the pipeline's key and states.
 
     Raises NotFoundError (``no-source``), RetryableError (``source-unreadable``), InvalidRequestError
-    (``bad-expression``, ``no-rows``), and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
+    (``bad-expression``, ``no-rows``; ``missing-column`` and ``column-type`` for Parquet files that differ), and as
+    :func:`~statelib.spark.imports.seed_columns.map_table`."""
     check_strict(spark, pipeline, "--map")
     frame = _opened(spark, pipeline, table)
     if table.where:
@@ -67,7 +70,11 @@ def mapped_table(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> M
             kind="no-rows",
             hint="correct --from or --where; a pipeline that begins without state needs no seed, only schedule.start",
         )
-    return map_table(frame, pipeline, table.mapping, table.without)
+    rows = map_table(frame, pipeline, table.mapping, table.without)
+    if table.format.lower() == "parquet" and is_within_reach(spark, table.place, SourcePlaces.of(deployment)):
+        used = Used([*rows.expressions.values(), table.where], merges_schemas(table.options))
+        check_parquet_files(frame, used, table.place)
+    return rows
 
 
 def seed_from_table(
@@ -86,7 +93,7 @@ def seed_from_table(
 
     Raises as :func:`mapped_table` and :func:`~statelib.spark.snapshot.whole_run.seed_pipeline`; InvalidRequestError
     (``duplicate-key``, ``null-key``, ``bad-accumulator``, ``bad-source-value``)."""
-    rows = mapped or mapped_table(spark, pipeline, table)
+    rows = mapped or mapped_table(spark, deployment, pipeline, table)
     seed = Seed(str(table), SeedRows(rows.frame, rows.columns, PutRows(rows.states)))
     try:
         return seed_pipeline(spark, deployment, pipeline, seed, until_ms, owner=owner, step=step)
