@@ -35,7 +35,7 @@ page:  ## build the State page again (Node.js); its build is committed
 	@plugins/statelib_airflow/page/build.sh .work/page --install
 
 pictures: setup java  ## take the documents' pictures of the State page again: a test leaves them
-	@STATELIB_SCREENSHOTS=.work/screenshots $(BIN)/python -m pytest -q tests/browser/test_tour.py
+	@STATELIB_TEST_ALL=1 STATELIB_SCREENSHOTS=.work/screenshots $(BIN)/python -m pytest -q tests/browser/test_tour.py
 	@for name in airflow history checkpoint compare storage trigger approval; do \
 		cp ".work/screenshots/$$name-1440.png" "docs/pictures/$$name.png"; done
 	@cp .work/screenshots/overview-360.png docs/pictures/phone.png

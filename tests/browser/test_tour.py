@@ -27,6 +27,7 @@ from tests.browser.tour_world import (
     write_history,
 )
 from tests.browser.watching import OpenPage, Watch, inaccessible, overflow
+from tests.support.extent import cases
 from tests.support.worlds import CALM
 
 USERS = {"admin": "admin", "viewer": "viewer"}
@@ -170,8 +171,7 @@ def test_a_viewer_can_look_but_trigger_nothing(new_page: OpenPage, tour: Tour) -
     assert answer.status == 403
 
 
-@pytest.mark.parametrize("width", [1440, 360])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), cases([1440, 360], [False, True]))
 def test_every_page_is_accessible(new_page: OpenPage, tour: Tour, shot: Shot, width: int, dark: bool) -> None:
     page = new_page(width, dark, storage_state=tour.session("admin"))
     for name, place in PLACES.items():

@@ -13,6 +13,7 @@ from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
+from tests.support.extent import cases
 
 ROOT = Path(__file__).parent / "flink"
 FIXTURES = sorted(
@@ -48,8 +49,7 @@ def header_of(part: Checkpoint) -> dict[str, bytes]:
     return {"": parts.key, **parts.states}
 
 
-@pytest.mark.parametrize("fixture", FIXTURES)
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(("fixture", "compressed"), cases(FIXTURES, [False, True]))
 def test_a_savepoint_that_is_written_anew_has_the_same_entries(fixture: str, compressed: bool, tmp_path: Path) -> None:
     source, changes, in_columns = opened(fixture), {}, 0
     for part in source.each_operator():

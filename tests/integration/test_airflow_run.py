@@ -34,6 +34,7 @@ from tests.integration.airflow_mending import MENDED, assert_a_day_is_mended, me
 from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
 from tests.integration.airflow_reports import Received, check_received, listening
 from tests.integration.airflow_sources import BALANCES, assert_several_sources_are_applied, balances_file
+from tests.support.extent import large
 from tests.support.worlds import CALM, publish_here
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
@@ -214,6 +215,7 @@ def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> 
     assert "data interval" in client.failed_log(manual)
 
 
+@large("make test mends a day on the page, test_tour")
 def test_a_day_can_be_mended_by_hand(world: World) -> None:
     assert_a_day_is_mended(world)
 
@@ -264,6 +266,7 @@ def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World)
     assert client.task_states(dag, again.run_id)["snapshot"] == "skipped", "an applied interval is not waited for"
 
 
+@large("make test has several sources without Airflow")
 def test_a_run_applies_the_events_of_several_sources(world: World) -> None:
     assert_several_sources_are_applied(world)
 

@@ -19,6 +19,7 @@ from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from tests.integration.own_dags import with_own_dags
+from tests.support.extent import large
 from tests.support.worlds import CALM
 
 NAME, STREAKS = PipelineName("aircraft_activity"), PipelineName("carrier_streaks")
@@ -37,7 +38,7 @@ with DAG("own_restore", schedule=None, params={{"checkpoint": Param(type="string
     )
 """
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), large("make test has test_airflow_run, test_wheel_in_airflow")]
 
 
 @pytest.fixture(scope="module")

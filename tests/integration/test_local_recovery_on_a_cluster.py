@@ -20,6 +20,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
+from tests.support.extent import large
 from tests.support.worlds import CHECKOUT, day
 
 SALES = """\
@@ -34,7 +35,7 @@ checkpoint: {strategy: incremental, local_recovery: true, inline_threshold_bytes
 DAYS = 5
 SHOPS = 300
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), large("make test has test_local_recovery_on_spark and test_cluster")]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.installed_wheel import build
+from tests.support.extent import large
 from tools.matrix.__main__ import problem_of
 from tools.matrix.cells import CROSSED
 from tools.matrix.environments import CannotInstallError, environment_of
 
 
+@large("make test has the pinned packages, test_wheel_in_airflow")
 @pytest.mark.timeout(1500)
 def test_the_wheel_works_with_the_lowest_airflow_and_the_highest_pyspark(tmp_path: Path) -> None:
     try:

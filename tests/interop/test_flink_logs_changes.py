@@ -2,7 +2,6 @@
 recorded."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 from tests.interop.flink_kit import NoFlink, flink
 from tests.interop.seen_lines import comparable
-
-ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
+from tests.support.extent import large
 
 
 def changelog(backend: str, target: Path) -> dict[str, str]:
@@ -26,7 +24,7 @@ def changelog(backend: str, target: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
+@large("make test reads the change logs among the fixtures")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("compressed", ["true", "false"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
@@ -53,7 +51,7 @@ def test_logs_contain_the_state_that_the_job_recorded(
         assert comparable(own) == comparable(line for line in expected if line)
 
 
-@pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
+@large("make test reads the change logs among the fixtures")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])

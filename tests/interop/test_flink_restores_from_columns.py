@@ -1,6 +1,5 @@
 """Savepoints made of columns, by uid and description alone: every kind of key, state and type, restored by Flink."""
 
-import os
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -23,8 +22,8 @@ from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type
 from tests.interop.flink_kit import Case, Flink, NoFlink, OperatorToSee, StateToSee, flink
 from tests.interop.seen_lines import comparable, operator_to_see
+from tests.support.extent import large
 
-ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 ROWS = 60
 TEXTS = [["", "tea", "café", "日本", "😀"][n % 5] + str(n) for n in range(ROWS)]
 LONGS = [(-1) ** n * n * 10**15 for n in range(ROWS)]
@@ -197,7 +196,7 @@ def test_savepoints_made_of_columns_are_restored_by_flink_2(tmp_path: Path, flin
     check(flink_2, tmp_path, (2,), SHAPES[:1])
 
 
-@pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
+@large("make test has a selection of the set")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
 def test_savepoints_made_of_columns_are_restored_by_flink_in_every_shape(tmp_path: Path, version: str) -> None:

@@ -2,7 +2,6 @@
 contents."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from tests.interop.flink_kit import Case, Flink, NoFlink, flink
 from tests.interop.real_fixtures import canonical, opened, to_see, truth, written_again
 from tests.interop.seen_lines import comparable
+from tests.support.extent import large
 
-ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 CORE = [
     "kinds-hashmap-canonical-p4-files", "keys-pojo-hashmap-canonical", "maxpar32768-rocksdb-canonical",
     "values-hashmap-canonical", "sql-join-hashmap-canonical", "sql-groupby2-hashmap-canonical",
@@ -49,7 +48,7 @@ def test_a_selection_of_savepoints_is_restored_by_flink_1(tmp_path: Path, flink_
     check(flink_1, [f"1.20.5/{name}" for name in CORE], tmp_path, (2,))
 
 
-@pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
+@large("make test has a selection of the set")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
 def test_all_savepoints_are_restored_by_flink(tmp_path: Path, version: str) -> None:

@@ -18,6 +18,7 @@ from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.testing.local_run import LocalRun
 from tests.interop.flink_kit import Flink, NoFlink, SessionOrder, Sessions, flink
+from tests.support.extent import TEST_ALL
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 PIPELINE = """\
@@ -44,12 +45,14 @@ GAP_MS, LATENESS_MS = 50 * MINUTE, 180 * MINUTE
 FIRST, REST = (1, 2), (3, 4)
 """The days before the savepoint, and the days after it."""
 KEYS, EVENTS = 7, 150
+VERSIONS = ["1.20.5", "2.3.0"]
+"""Each test runs with one of them, and with STATELIB_TEST_ALL=1 with both."""
 Window = tuple[int, int]
 Event = tuple[int, int]
 """A number, which its key follows from, and its time."""
 
 
-@pytest.fixture(scope="module", params=["1.20.5", "2.3.0"])
+@pytest.fixture(scope="module")
 def real_flink(request: pytest.FixtureRequest) -> Flink:
     try:
         return flink(request.param)
@@ -149,6 +152,7 @@ def timers(saved: Checkpoint) -> list[Any]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("real_flink", VERSIONS if TEST_ALL else VERSIONS[1:], indirect=True)
 def test_flink_continues_the_sessions_of_a_pipeline_as_it_continues_its_own(tmp_path: Path, real_flink: Flink) -> None:
     ours = {kind: saved_by_statelib(tmp_path, kind) for kind in KINDS}
     begun = run(real_flink, tmp_path / "first", FIRST, *((kind, "hashmap", None) for kind in KINDS))
@@ -181,6 +185,7 @@ def continued(root: Path, pipeline: Pipeline, saved: Checkpoint) -> list[LocalRu
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("real_flink", VERSIONS if TEST_ALL else VERSIONS[:1], indirect=True)
 def test_a_pipeline_continues_the_sessions_of_flink_as_it_continues_its_own(tmp_path: Path, real_flink: Flink) -> None:
     begun = run(real_flink, tmp_path / "first", FIRST, *((kind, "rocksdb", None) for kind in KINDS))
     ended = run(real_flink, tmp_path / "all", (*FIRST, *REST), *((kind, "hashmap", None) for kind in KINDS))

@@ -13,6 +13,7 @@ from statelib.model.checkpoint import DataInterval
 from statelib.model.types import LONG
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from tests.interop.flink_kit import NoFlink, flink
+from tests.support.extent import cases
 from tests.support.worlds import new_deployment, publish_here
 
 EVENTS, KEYS, HOUR = 600, 7, 3_600_000
@@ -77,8 +78,7 @@ def stopped_by_statelib(root: Path, how: str) -> Checkpoint:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("how", ["suspend", "drain"])
-@pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
+@pytest.mark.parametrize(("version", "how"), cases(["1.20.5", "2.3.0"], ["suspend", "drain"]))
 def test_flink_and_statelib_leave_the_same_windows_timers_and_values(version: str, how: str, tmp_path: Path) -> None:
     (theirs_at := tmp_path / "flink").mkdir()
     try:

@@ -1,7 +1,6 @@
 """State with recorded true contents, restored by a real Flink and written by it in forms that no fixture has."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,8 @@ from statelib.savepoints.opened import open_checkpoint
 from tests.interop.flink_kit import Case, Flink, NoFlink, Order, flink
 from tests.interop.real_fixtures import ROOT, about, to_see, truth
 from tests.interop.seen_lines import comparable
+from tests.support.extent import large
 
-ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 NATIVE, CANONICAL, CHECKPOINT = "NATIVE", "CANONICAL", "CHECKPOINT"
 INCREMENTAL = {"execution.checkpointing.incremental": "true"}
 LZ4 = {"state.backend.rocksdb.compression.per.level": "LZ4_COMPRESSION"}
@@ -97,7 +96,7 @@ def test_a_selection_of_forms_written_by_flink_1_is_read(tmp_path: Path, flink_1
     check(flink_1, CORE, tmp_path)
 
 
-@pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
+@large("make test has a selection of the set")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
 def test_all_forms_written_by_flink_are_read(tmp_path: Path, version: str) -> None:

@@ -1,12 +1,14 @@
-"""The extent of the large tests. A sample of the combinations of each matrix is run, or with STATELIB_TEST_ALL=1 all
-of them. Faults are tried as often as `make test` has time for, or with STATELIB_TEST_FAULTS=1 as often as is
-promised."""
+"""The extent of the large tests. A sample of the combinations of each matrix is run; with STATELIB_TEST_ALL=1 all of
+them are, and the tests that show again in a large world what others show in a small one. Faults are tried as often as
+`make test` has time for, or with STATELIB_TEST_FAULTS=1 as often as is promised."""
 
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import Any
+
+import pytest
 
 TEST_ALL = os.environ.get("STATELIB_TEST_ALL", "") not in ("", "0")
 """Whether ``make test-all`` is running."""
@@ -17,8 +19,20 @@ Case = tuple[Any, ...]
 
 
 def examples(number: int) -> int:
-    """Return the number of examples of a property, five times as many with STATELIB_TEST_ALL=1."""
-    return number * 5 if TEST_ALL else number
+    """Return the number of examples of a property: half as many as given (rounded up), and with STATELIB_TEST_ALL=1
+    five times as many as given."""
+    return number * 5 if TEST_ALL else -(-number // 2)
+
+
+def large(reason: str) -> pytest.MarkDecorator:
+    """Return a mark for a test that only ``make test-all`` runs.
+
+    Parameters
+    ----------
+    reason:
+        What ``make test`` runs instead. The line of the skip shows it.
+    """
+    return pytest.mark.skipif(not TEST_ALL, reason=f"{reason}: STATELIB_TEST_ALL=1")
 
 
 def rounds(usual: int, faults: int) -> int:

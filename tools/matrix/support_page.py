@@ -23,7 +23,7 @@ old as that Airflow, as its published constraints have them; all else is as new 
 cell gets the oldest supported provider for Spark. In a cell an Airflow with `plugins/`, `jobs/` and `dags/` of its
 own loads and serializes the DAGs, lists the page and the connection type, and answers for the page; one checkpoint
 (whose first try fails), one savepoint and one restore are run by Airflow through `spark-submit`, and the checkpoint
-is exported. `make test` runs the second cell: the lowest Airflow
+is exported. `make test-all` runs the second cell: the lowest Airflow
 with the highest PySpark.
 """
 NOTES = """\
