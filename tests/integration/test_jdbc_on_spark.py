@@ -60,18 +60,21 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
 
-def write_pipeline(deployment: Deployment, database: Database, **options: str) -> None:
-    source = {
+def write_pipeline(deployment: Deployment, database: Database, zone: str | None = None, **options: str) -> None:
+    source: dict[str, Any] = {
         "format": "jdbc",
         "options": {"url": database.url, "user": "reader", "password": "{env[SHOP_PASSWORD]}"} | options,
         "columns": {"SHOP": "string", "AMOUNT": "decimal(18, 2)", "UPDATED_AT": "instant"},
     }  # fmt: skip
+    if zone is not None:
+        source["time_zone"] = zone
     if "query" not in options:
         source["where"] = "updated_at >= '{start}' AND updated_at < '{end}'"
     total: dict[str, Any] = {"kind": "value", "value": {"agg": "sum", "of": "AMOUNT"}}
+    last = {"kind": "value", "value": {"agg": "max", "of": "UPDATED_AT"}}
     content = {
         "name": "orders", "schedule": {"cron": "@daily", "start": datetime(2026, 1, 1, tzinfo=UTC)}, "source": source,
-        "key": "SHOP", "states": {"total": total}, "backend": "heap", "parallelism": 2,
+        "key": "SHOP", "states": {"total": total, "last": last}, "backend": "heap", "parallelism": 2,
     }  # fmt: skip
     (Path(deployment.pipelines_directory) / "orders.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
@@ -105,6 +108,18 @@ def test_each_row_of_a_database_is_applied_by_its_interval(
     assert [run(deployment) for _ in range(3)] == [2, 2, 1]
     assert totals(deployment, "orders/1") == {"a": "10.50", "b": "1.25"}
     assert totals(deployment, "orders/3") == {"a": "10.75", "b": "1.25", "é": "7.00"}
+
+
+def test_times_without_a_zone_are_those_of_the_zone_of_the_source(deployment: Deployment, database: Database) -> None:
+    """Otherwise they would be times in the zone of Spark's JVM, whatever the pipeline file says."""
+    local = "SELECT * FROM orders WHERE CAST(updated_at AS DATE) = DATE('{start:%Y-%m-%d}')"
+    write_pipeline(deployment, database, "Asia/Tokyo", query=local)
+    said(deployment, "run", "orders", "--start", "2026-01-01", "--end", "2026-01-02")
+    rows = resolve(deployment, "orders/1").to_arrow("last").to_pylist()
+    assert {row["key"]: row["value"] for row in rows} == {
+        "a": datetime(2025, 12, 31, 15, tzinfo=UTC),
+        "b": datetime(2026, 1, 1, 14, 59, 59, 999_000, tzinfo=UTC),
+    }
 
 
 def test_a_wrong_table_is_one_clear_error(deployment: Deployment, database: Database) -> None:
