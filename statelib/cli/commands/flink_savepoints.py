@@ -118,7 +118,7 @@ def rewrite_(
         opened = open_snapshot(snapshot)
         changes = _changes(opened, drop_state or [], put or [])
         place = NewSavepoint(absolute_target(target), name, number, compress)
-        uids = dict(map(_uids, rename_operator or []))
+        uids = _uids(rename_operator or [])
         directory = rewrite(opened, place, drop_operators=drop_operator or [], changes=changes, renamed=uids)
     present({"directory": directory}, [Line(directory)], as_json)
 
@@ -142,11 +142,15 @@ def _changes(opened: Checkpoint, drops: list[str], puts: list[str]) -> dict[str,
     return {uid: OperatorChange(frozenset(drop.get(uid, ())), put.get(uid, {})) for uid in {*drop, *put}}
 
 
-def _uids(text: str) -> tuple[str, str]:
-    old, _, new = text.partition("=")
-    if not old or not new:
-        raise InvalidRequestError(f"{text!r}: expected OLD=NEW", kind="bad-change")
-    return old, new
+def _uids(texts: list[str]) -> dict[str, str]:
+    uids: dict[str, str] = {}
+    for text in texts:
+        old, _, new = text.partition("=")
+        if not old or not new:
+            raise InvalidRequestError(f"{text!r}: expected OLD=NEW", kind="bad-change")
+        if uids.setdefault(old, new) != new:
+            raise InvalidRequestError(f"operator {old} is renamed twice, to {uids[old]} and {new}", kind="bad-change")
+    return uids
 
 
 def _uid_and_state(text: str) -> tuple[str, str]:

@@ -27,6 +27,8 @@ from statelib.spark.snapshot.whole_run import Step, seed_pipeline
 
 _NO_SOURCE = "no-source"
 _WITHOUT_CONNECTOR = ("delta", "iceberg")
+_NAME_ROWS = ("dbtable", "query")
+"""The options of Spark's reader that say which rows of a database are read. Values of others may be secret."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,10 @@ class SeedTable:
     without: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return what decides the rows, without the values of options, which may be secret."""
+        """Return what decides the rows, without values that may be secret."""
         parts = [f"{name}={text}" for name, text in sorted(self.mapping.items())]
-        parts += [f"option {name}" for name in sorted(self.options)]
+        for name, text in sorted(self.options.items()):
+            parts.append(f"option {name}={text}" if name.lower() in _NAME_ROWS else f"option {name}")
         parts += [f"where {self.where}"] if self.where else []
         parts += [f"without {name}" for name in sorted(self.without)]
         return " ".join([self.place, *([self.format] if self.format else []), *parts])
