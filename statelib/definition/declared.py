@@ -116,9 +116,14 @@ class DeclaredPipeline(Part):
         return any(source.delete_when is not None for source in self.inputs.values())
 
     @property
+    def has_retractions(self) -> bool:
+        """Whether events of a source can take back an earlier event."""
+        return any(source.changes is not None for source in self.inputs.values())
+
+    @property
     def has_changes(self) -> bool:
         """Whether events of a source can delete their key or take back an earlier event."""
-        return self.has_deletes or any(source.changes is not None for source in self.inputs.values())
+        return self.has_deletes or self.has_retractions
 
     def declared_columns(self) -> dict[str, str]:
         """Return the types of the columns as text: the columns of the first source in the order of the file, then those

@@ -61,8 +61,8 @@ class LocalRun:
         progress = Progress(self.watermark_ms, after_ms, draining)
         states = expired(self.backend, self.pipeline.ttl(), progress)
         if self.pipeline.has_deletes:
-            order_by = self.pipeline.order_by
-            keyed, keys, groups = without_deleted(self.backend, keyed, keys, groups, order_by)
+            retracts, order_by = self.pipeline.has_retractions, self.pipeline.order_by
+            keyed, keys, groups = without_deleted(self.backend, keyed, keys, groups, order_by, retracts=retracts)
         late = apply_interval(
             self.pipeline.functions(), states, keyed, keys, groups, progress=progress, operator=self.operator
         )

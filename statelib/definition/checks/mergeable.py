@@ -20,7 +20,7 @@ def not_mergeable(pipeline: DeclaredPipeline, kinds: Collection[str]) -> NotMerg
     has_maps = any(state.kind == "map" for state in pipeline.states.values())
     others = {
         "delete_when with a map": pipeline.has_deletes and has_maps,
-        "changes": any(source.changes is not None for source in pipeline.inputs.values()),
+        "changes": pipeline.has_retractions,
     }
     return NotMergeable(tuple(_of_states(pipeline, kinds)), tuple(part for part, has in others.items() if has))
 

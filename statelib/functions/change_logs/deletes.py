@@ -16,7 +16,7 @@ from statelib.backends.distinct_keys import one_entry_per_key
 from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED, RETRACTED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
 from statelib.functions.timers import remove
 from statelib.model.amounts import number_of
 from statelib.serializers.columns.arrow import one_nan
@@ -32,17 +32,19 @@ def without_deleted(
     groups: npt.NDArray[np.int32],
     order_by: Sequence[str],
     *,
+    retracts: bool = False,
     deleted: Callable[[Ragged], None] | None = None,
 ) -> tuple[pa.Table, pa.Array, npt.NDArray[np.int32]]:
     """Clear the state of the keys that have a delete, or call ``deleted`` with them, prefixed with their key groups.
     Return the events to apply, their keys and key groups: those after the latest delete of their key, in the order of
     the columns ``order_by``, and those of keys without a delete.
 
-    ``events`` has the column :data:`CHANGE`; the result has it only if an event is retracted. Raise
+    ``events`` has the column :data:`CHANGE`; the result has it only if the sources can retract events (``retracts``),
+    because states treat the events of a change log in another way, also in an interval without a retraction. Raise
     InvalidRequestError: ``null-order`` for an event without a value in ``order_by``; ``delete-order`` if an event has
     the same values as the delete of its key."""
     changes = one_array(events[CHANGE]).fill_null(APPLIED).to_numpy()
-    events = events if (changes == RETRACTED).any() else events.drop_columns([CHANGE])
+    events = events if retracts else events.drop_columns([CHANGE])
     order = [_ordering(events, name) for name in order_by]
     deletes = np.flatnonzero(changes == DELETED)
     if not len(deletes):

@@ -35,6 +35,9 @@ def apply_events(
     states = without_expired(backend, pipeline.ttl(), progress)
     backend.count_changes()
     if pipeline.has_deletes:
-        events, keys, groups = without_deleted(backend, events, keys, groups, pipeline.order_by, deleted=deleted)
+        retracts, order_by = pipeline.has_retractions, pipeline.order_by
+        events, keys, groups = without_deleted(
+            backend, events, keys, groups, order_by, retracts=retracts, deleted=deleted
+        )
     late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
     return IntervalResult(late)

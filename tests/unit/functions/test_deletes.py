@@ -7,7 +7,7 @@ import pytest
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
+from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED, RETRACTED
 from statelib.testing.local_run import LocalRun
 
 SEEN: list[list[dict[str, Any]]] = []
@@ -83,3 +83,21 @@ def test_an_event_whose_place_is_unknown_is_refused_and_nothing_is_changed(
         run.apply(table(*rows))
     assert caught.value.kind == kind
     assert run.state("count") == {"a": 1}
+
+
+def test_a_count_that_was_added_later_ends_no_entry_in_an_interval_that_only_applies() -> None:
+    columns = {"k": "string", "at": "double", "position": "long"}
+    sources = {
+        "log": {"path": "log/{start}-{end}", "changes": "op", "columns": columns},
+        "erased": {"path": "erased/{start}-{end}", "delete_when": "true", "columns": columns},
+    }
+    fields = {"sum": {"agg": "sum", "of": "position"}, "rows": {"agg": "count"}}
+    document = {"name": "p", "key": "k", "order_by": ["at"], "backend": "heap", "sources": sources}
+    run = LocalRun(Pipeline.model_validate(document | {"states": {"s": {"kind": "value", "fields": fields}}}))
+    run.apply(table(("a", 1, 90, APPLIED), ("a", 2, 10, APPLIED)))
+    before = run.backend.read("s", next(run.backend.scan("s")).keys)
+    stored = [before.values.field("sum"), pa.nulls(1, pa.int64())]
+    run.backend.write(before, "s", pa.StructArray.from_arrays(stored, fields=list(before.values.type)))
+    run.apply(table(("a", 3, 5, APPLIED)))
+    run.apply(table(("a", 4, 5, RETRACTED), ("b", 4, 1, APPLIED)))
+    assert run.state("s") == {"a": {"sum": 100, "rows": None}, "b": {"sum": 1, "rows": 1}}
