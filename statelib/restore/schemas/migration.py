@@ -59,8 +59,9 @@ def _convert_present(values: pa.Array, stored: StateType, wanted: StateType, ear
             elements = _convert(values.values, old, new, {})
             return pa.ListArray.from_arrays(_bounds(values), elements, type=type_)
         case MapOf(), MapOf():
+            keys = _keys(values.keys, stored.key, wanted.key)
             items = _convert(values.items, stored.value, wanted.value, {})
-            return pa.MapArray.from_arrays(_bounds(values), values.keys, items, type=type_)
+            return pa.MapArray.from_arrays(_bounds(values), keys, items, type=type_)
         case Tuple(), Tuple():
             pairs = zip(values.flatten(), stored.fields, wanted.fields, strict=True)
             return pa.StructArray.from_arrays([_convert(*pair, {}) for pair in pairs], fields=list(type_))
@@ -68,6 +69,14 @@ def _convert_present(values: pa.Array, stored: StateType, wanted: StateType, ear
             return pa.StructArray.from_arrays(_fields(values, stored, wanted, earlier), fields=list(type_))
         case _:
             raise AssertionError(f"{stored} does not become {wanted}: the comparison refuses it")
+
+
+def _keys(keys: pa.Array, stored: StateType, wanted: StateType) -> pa.Array:
+    """Return the keys of maps, whose bytes are the same in both types, as keys of the wanted type."""
+    if stored == wanted:
+        return keys
+    rows = codec_of(stored).encode(keys)
+    return codec_of(wanted).decode(rows.data, rows.starts, rows.offsets[1:])[0]
 
 
 def _decimals(values: pa.Array, stored: StateType, wanted: Decimal) -> pa.Array:

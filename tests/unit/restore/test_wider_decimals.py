@@ -55,6 +55,18 @@ def test_values_keep_their_amount() -> None:
     assert migrated("bigdecimal", "decimal(7, 4)", flinks) == [Decimal(text) for text in flinks]
 
 
+@pytest.mark.parametrize(
+    ("stored", "wanted", "key"),
+    [
+        ("map<decimal(9, 1), int>", "map<decimal(12, 1), long>", Decimal("1.5")),
+        ("map<row<a: int>, int>", "map<row<b: int>, long>", {"b": 7}),
+    ],
+)
+def test_the_keys_of_a_migrated_map_get_their_present_type(stored: str, wanted: str, key: object) -> None:
+    before = {"a": 7} if isinstance(key, dict) else key
+    assert migrated(stored, wanted, [[(before, 2)], [], [(before, 3)]]) == [[(key, 2)], [], [(key, 3)]]
+
+
 @pytest.mark.parametrize("text", ["0.00001", "12345"])
 def test_a_big_decimal_that_does_not_fit_is_an_error(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="a bigdecimal that does not fit") as caught:
