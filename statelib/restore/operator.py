@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.side_data import SideData
-from statelib.errors import InvalidRequestError
-from statelib.formats.operator_state import OperatorStream
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.formats.operator_state import OperatorStateContent, OperatorStream
 from statelib.formats.source_position import OWN_STATES
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.types import BIGDECIMAL, Decimal, ListOf, MapOf, Row, StateType, Tuple, parts_of, with_parts
 from statelib.restore.schemas.matching import as_stored, changed
+from statelib.restore.schemas.migration import converted
 from statelib.storage.ports.views import StateReader
 
 
@@ -115,8 +117,43 @@ def restore_operator(
         evolution.check(allow_non_restored=evolution.dropped <= source.dropped)
         for name in evolution.restored:
             state = backend.state(name)
-            state.load(stream.read(state.descriptor))
+            state.load(_content(stream, state.descriptor))
     return backend
+
+
+def _content(stream: OperatorStream, declared: OperatorStateDescriptor) -> OperatorStateContent:
+    """Return the content of a state in its declared types. A stream does not say how many digits its decimals have.
+
+    Raise CorruptStateError, InvalidRequestError (``state-schema-changed``) for a decimal that does not fit."""
+    try:
+        return stream.read(declared)
+    except CorruptStateError as error:
+        if error.kind != "bad-decimal":
+            raise
+    value_type, key_type = _of_any_digits(declared.value_type), declared.key_type and _of_any_digits(declared.key_type)
+    content = stream.read(OperatorStateDescriptor(declared.name, declared.mode, value_type, key_type))
+    keys = content.keys
+    try:
+        values = converted(content.values, value_type, declared.value_type)
+        if key_type is not None and declared.key_type is not None:
+            keys = converted(keys, key_type, declared.key_type)
+    except InvalidRequestError as error:
+        text = f"operator state {declared.name!r}: {error.message}"
+        raise InvalidRequestError(text, kind=error.kind, hint=error.hint) from error
+    return OperatorStateContent(declared, values, keys)
+
+
+def _of_any_digits(type_: StateType) -> StateType:
+    """Return a type that reads all decimals that a stream may have in place of this type. The keys of maps are fixed,
+    as those of keyed state are."""
+    match type_:
+        case Decimal():
+            return BIGDECIMAL
+        case MapOf(key, value):
+            return MapOf(key, _of_any_digits(value))
+        case Row() | ListOf() | Tuple():
+            return with_parts(type_, tuple(map(_of_any_digits, parts_of(type_))))
+    return type_
 
 
 def _stored_form(descriptor: OperatorStateDescriptor) -> OperatorStateDescriptor:

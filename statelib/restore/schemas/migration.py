@@ -30,6 +30,13 @@ def migration(stored: StateDescriptor, wanted: StateDescriptor) -> Callable[[Sta
     return migrate
 
 
+def converted(values: pa.Array, stored: StateType, wanted: StateType) -> pa.Array:
+    """Return values of type ``stored`` as values of type ``wanted``, of whose Rows no field was renamed.
+
+    Raise InvalidRequestError (``state-schema-changed``) if a BigDecimal of Flink does not fit the wanted type."""
+    return _convert(values, stored, wanted, {})
+
+
 def _convert(values: pa.Array, stored: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
     """Return values of type ``stored`` as values of type ``wanted``, in the same rows.
 

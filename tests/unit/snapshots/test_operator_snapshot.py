@@ -1,5 +1,6 @@
 """Operator state through snapshot and restore: deep copies, no leftovers, rescaling."""
 
+from decimal import Decimal as Number
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from statelib.model.handles import OperatorStreamStateHandle, RelativeFileStateH
 from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
-from statelib.model.types import LONG, STRING, Field, ListOf, Row
+from statelib.model.types import LONG, STRING, Decimal, Field, ListOf, MapOf, Row
 from statelib.restore.operator import OperatorRestoreSource, restore_operator
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategies.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
@@ -220,3 +221,24 @@ def test_a_changed_declaration_is_refused_and_a_new_state_is_empty(tmp_path: Pat
         with pytest.raises(InvalidRequestError, match="rules") as caught:
             restore_operator(states, [source])
         assert caught.value.kind == kind
+
+
+def test_decimals_that_get_more_digits_keep_their_amount(tmp_path: Path) -> None:
+    def declared(digits: Decimal) -> list[OperatorStateDescriptor]:
+        prices = Row((Field("price", digits), Field("by_item", MapOf(STRING, digits))))
+        limits = OperatorStateDescriptor("limits", OperatorStateMode.BROADCAST, digits, digits)
+        return [OperatorStateDescriptor("prices", OperatorStateMode.UNION, prices), limits]
+
+    amount, chain = Number("1.25"), CheckpointChain(tmp_path / "storage")
+    backend = OperatorStateBackend(declared(Decimal(9, 2)))
+    backend.list_state("prices").add({"price": amount, "by_item": {"a": amount}})
+    backend.broadcast_state("limits").put(amount, amount)
+    result = take_snapshot(OperatorStateSnapshotStrategy(backend), ID, chain.streams(1), CloseableRegistry())
+    assert result.operator is not None
+    source = OperatorRestoreSource(result.operator, DirectoryReader(f"{chain.directory}/chk-1"))
+    restored = restore_operator(declared(Decimal(12, 4)), [source])
+    assert restored.list_state("prices").get() == [{"price": amount, "by_item": [("a", amount)]}]
+    assert restored.broadcast_state("limits").items() == [(amount, amount)]
+    with pytest.raises(InvalidRequestError, match=r"operator state 'prices': .*decimal\(9, 1\)") as caught:
+        restore_operator(declared(Decimal(9, 1)), [source])
+    assert caught.value.kind == "state-schema-changed"
