@@ -123,8 +123,13 @@ class FunctionResult:
         return result
 
     def _cast(self, table: pa.Table, expected: pa.Schema, what: str = "") -> pa.Table:
+        table = table.select(expected.names)
+        for field in expected:
+            found = table.schema.field(field.name).type
+            if _loses_fields(found, field.type):
+                raise self.bad(f"{what}column {field.name}: expected the fields of {field.type}, found {found}")
         try:
-            return table.select(expected.names).cast(expected)
+            return table.cast(expected)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             types = f"expected the types {_types(expected)}, found {_types(table.schema)}"
             raise self.bad(f"{what}{types}: {error}") from error
@@ -135,6 +140,20 @@ class FunctionResult:
             if table[name].null_count:
                 raise self.bad(f"key column {name} is null in {number_of(table[name].null_count, 'row')}")
         return table
+
+
+def _loses_fields(found: pa.DataType, expected: pa.DataType) -> bool:
+    """Return whether a struct in ``found`` has a field that is not in ``expected``. Arrow's cast would drop its values
+    without an error."""
+    if pa.types.is_map(found) and pa.types.is_map(expected):
+        pairs = ((found.key_type, expected.key_type), (found.item_type, expected.item_type))
+        return any(_loses_fields(*pair) for pair in pairs)
+    if hasattr(found, "value_type") and pa.types.is_list(expected):
+        return _loses_fields(found.value_type, expected.value_type)
+    if not pa.types.is_struct(found) or not pa.types.is_struct(expected):
+        return False  # the cast compares them
+    types = {field.name: field.type for field in expected}
+    return any(field.name not in types or _loses_fields(field.type, types[field.name]) for field in found)
 
 
 def _types(schema: pa.Schema) -> str:

@@ -126,3 +126,27 @@ def test_an_error_of_the_function_is_raised_with_a_note(local):
     with pytest.raises(KeyError) as caught:
         run.apply(events(("a", 1)))
     assert caught.value.__notes__ == [f"in function {MODULE}:update of state s"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([("citi", pa.string())], "column at: expected the fields of list.*city: string.*found list.*citi: string"),
+        ([("city", pa.string()), ("zip", pa.int64()), ("code", pa.int64())], "column at: expected the fields of"),
+        ([("zip", pa.int32()), ("city", pa.string())], None),
+    ],
+)
+def test_a_field_of_a_row_that_is_not_declared_is_refused(local, fields, message):
+    rows = pa.array([[dict.fromkeys((name for name, _ in fields))]], pa.list_(pa.struct(fields)))
+    run = local(lambda _events, state: pa.table({"k": state["k"], "at": rows}))
+    fields_of_state = {"at": "list<row<city: string, zip: long>>"}
+    states = {"s": {"kind": "value", "fields": fields_of_state, "function": f"{MODULE}:update"}}
+    document = run.pipeline.model_dump(exclude_unset=True) | {"states": states}
+    run = LocalRun(Pipeline.model_validate(document))
+    if message is None:
+        run.apply(events(("a", 1)))
+        assert run.state("s") == {"a": {"at": [{"city": None, "zip": None}]}}
+        return
+    with pytest.raises(InvalidRequestError, match=message) as caught:
+        run.apply(events(("a", 1)))
+    assert caught.value.kind == "bad-function-result"
