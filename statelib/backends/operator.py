@@ -4,9 +4,10 @@ Source: docs/spec/requirements.md R116 to R118 (DefaultOperatorStateBackend). Op
 code, so it is held as Python objects; only its snapshots are columns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from statelib.backends.emitted_rows import EmittedRows
@@ -204,6 +205,8 @@ def _column(descriptor: OperatorStateDescriptor, part: str, values: list[Value])
         column = pa.array(values, codec_of(type_).arrow_type)
         if column.null_count:
             problem = f"null {part} at position {column.is_null().index(True).as_py()}"
+        else:
+            problem = next((text for value in values for text in _losses(value, column.type)), "")
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         problem = str(error)
     if problem:
@@ -212,6 +215,23 @@ def _column(descriptor: OperatorStateDescriptor, part: str, values: list[Value])
             kind="bad-operator-state",
         )
     return column
+
+
+def _losses(value: Value, type_: pa.DataType) -> Iterator[str]:
+    """Yield what a column of this type would lose of a value without an error of Arrow: fields that a row does not
+    have, and fractions of whole numbers."""
+    if pa.types.is_integer(type_) and isinstance(value, float | np.floating) and not float(value).is_integer():
+        yield f"{value} is no whole number"
+    elif pa.types.is_struct(type_) and isinstance(value, Mapping):
+        types = {field.name: field.type for field in type_}
+        for name, part in value.items():
+            yield from _losses(part, types[name]) if name in types else (f"it has no field {name!r}",)
+    elif pa.types.is_map(type_) and value is not None:
+        for key, item in value.items() if isinstance(value, Mapping) else value:
+            yield from (*_losses(key, type_.key_type), *_losses(item, type_.item_type))
+    elif pa.types.is_list(type_) and value is not None:
+        for element in value:
+            yield from _losses(element, type_.value_type)
 
 
 def _wrong_kind(name: str, wanted: str, registered: OperatorStateDescriptor) -> InvalidRequestError:

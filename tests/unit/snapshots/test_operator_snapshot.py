@@ -206,6 +206,27 @@ def test_the_error_for_a_value_of_the_wrong_type_names_the_state(bad: object) ->
     assert caught.value.kind == "bad-operator-state"
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"x": 1.5}, "1.5 is no whole number"),
+        ({"x": 1, "tagz": ["t"]}, "it has no field 'tagz'"),
+        ({"x": 2.0, "tags": None}, ""),
+    ],
+)
+def test_a_value_that_would_lose_a_part_is_refused(value: dict[str, object], problem: str) -> None:
+    backend = OperatorStateBackend([SEEN, OperatorStateDescriptor("m", OperatorStateMode.UNION, MapOf(STRING, POINT))])
+    for name, element in (("seen", value), ("m", {"a": value}), ("m", [("a", value)])):
+        backend.list_state("seen").clear()
+        backend.list_state(name).update([element])
+        if not problem:
+            backend.freeze()
+            continue
+        with pytest.raises(InvalidRequestError, match=problem) as caught:
+            backend.freeze()
+        assert caught.value.kind == "bad-operator-state"
+
+
 def test_a_changed_declaration_is_refused_and_a_new_state_is_empty(tmp_path: Path) -> None:
     chain = CheckpointChain(tmp_path / "storage")
     result = take_snapshot(OperatorStateSnapshotStrategy(filled(0, 1)), ID, chain.streams(1), CloseableRegistry())
