@@ -37,6 +37,8 @@ _STATUS = re.compile(r"status code: (\d{3})\b")
 _IN_TROUBLE = (408, 425, 429)
 _BEYOND_THE_END = 416
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_TIMED_OUT = "RequestTimeout"
+"""The code with which S3 answers, with status 400, if it waited too long for the next bytes of a request."""
 
 if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
@@ -331,15 +333,16 @@ def _typed(what: str, error: Exception, advice: str) -> StatelibError:
     status = int(status_match[1]) if status_match else 0
     if _INSECURE.search(text):
         return insecure_endpoint(what)
-    if isinstance(error, FileNotFoundError):
-        return _not_found(what, any(f"<Code>{code}</Code>" in text for code in _NO_BUCKET), advice)
+    no_bucket = any(f"<Code>{code}</Code>" in text for code in _NO_BUCKET)
+    if no_bucket or isinstance(error, FileNotFoundError):  # the client has no class for a listing without a bucket
+        return _not_found(what, no_bucket, advice)
     if isinstance(error, AlreadyExistsError):
         return ConflictError(f"{what}: refused, an object has that key", kind="name-taken")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return InvalidRequestError(f"{what}: access denied", kind="storage-denied", hint=advice)
     if isinstance(error, ValueError):
         return InvalidRequestError(f"{what}: the client refuses the key or its settings", kind="bad-path", hint=advice)
-    return _failed_with(what, status, advice)
+    return _failed_with(what, status, advice, timed_out=f"<Code>{_TIMED_OUT}</Code>" in text)
 
 
 def _not_found(what: str, no_bucket: bool, advice: str) -> NotFoundError:
@@ -348,8 +351,9 @@ def _not_found(what: str, no_bucket: bool, advice: str) -> NotFoundError:
     return NotFoundError(f"{what}: no such object", kind="missing-file")
 
 
-def _failed_with(what: str, status: int, advice: str) -> StatelibError:
-    """Return the error of a request that failed with an HTTP status; 0 if no whole answer came."""
+def _failed_with(what: str, status: int, advice: str, *, timed_out: bool) -> StatelibError:
+    """Return the error of a request that failed with an HTTP status; 0 if no whole answer came. ``timed_out``: whether
+    the storage did not get the whole request in time."""
     if status == _BEYOND_THE_END:
         return CorruptStateError(
             f"{what}: the object ends before the bytes that are asked for",
@@ -357,7 +361,7 @@ def _failed_with(what: str, status: int, advice: str) -> StatelibError:
             hint="restore an older checkpoint",
         )
     answer = f"{what}: the storage answered with status {status}" if status else f"{what}: no whole answer came"
-    if status == 0 or status >= 500 or status in _IN_TROUBLE:
+    if timed_out or status == 0 or status >= 500 or status in _IN_TROUBLE:
         return RetryableError(answer, kind="storage-io", hint=f"run the task again; if it stays, {advice}")
     return InvalidRequestError(answer, kind="storage-refused", hint=advice)
 

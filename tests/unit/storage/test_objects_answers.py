@@ -1,0 +1,67 @@
+"""Answers of an object storage whose status alone does not say what they mean."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from statelib.errors import NotFoundError
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.removal import ObjectRemover
+from statelib.storage.retries import IMPATIENT, Retries, wait_never
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """An endpoint of S3 without a bucket. It waits in vain for the bytes of the first PUT."""
+
+    puts: list[str]
+
+    def do_GET(self) -> None:
+        self._answer(404, "NoSuchBucket")
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.puts.append(self.path)
+        self._answer(*((400, "RequestTimeout") if len(self.puts) == 1 else (200, "")))
+
+    def _answer(self, status: int, code: str) -> None:
+        body = f"<Error><Code>{code}</Code></Error>".encode() if code else b""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", "e")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def puts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Return the list of the paths that were put to the endpoint."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    settings = {"ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "REGION": "r", "ACCESS_KEY_ID": "a"}
+    for name, value in {**settings, "SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("STATELIB_ALLOW_HTTP", "true")
+    _Answers.puts = []
+    yield _Answers.puts
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_put_that_the_storage_waited_too_long_for_is_repeated(puts: list[str]) -> None:
+    """S3 answers with status 400, which otherwise says that the request itself is wrong."""
+    Bucket("s3://bucket", Retries((0.0,), wait_never)).put("a", 1, lambda: iter([b"x"]))
+    assert puts == ["/bucket/a", "/bucket/a"]
+
+
+@pytest.mark.usefixtures("puts")
+def test_a_listing_says_that_there_is_no_bucket() -> None:
+    remover = ObjectRemover(IMPATIENT)
+    for listing in (remover.list_files, remover.list_directories):
+        with pytest.raises(NotFoundError, match="no such bucket") as refusal:
+            listing("s3://bucket/state")
+        assert refusal.value.kind == "no-bucket"
