@@ -1,7 +1,7 @@
 """The orphan sweep: find files that attempts left behind and that no checkpoint will ever refer to, and delete them."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -139,9 +139,10 @@ def survey(
     remover, catalog = deployment.remover(), deployment.catalog()
     listed: dict[str, Listed] = {}
     for place in _places(deployment, name):
-        for file in remover.list_files(place):
-            uri = f"{place}/{file.path}"
-            listed[uri] = Listed(uri, file.size_bytes, file.modified_at_ms)
+        with _gone_is_empty(deployment, place):
+            for file in remover.list_files(place):
+                uri = f"{place}/{file.path}"
+                listed[uri] = Listed(uri, file.size_bytes, file.modified_at_ms)
     reached_ms = now_ms() if looks_only else _storage_now_ms(remover, listed)
     if reached_ms is None:
         return ()
@@ -154,6 +155,16 @@ def survey(
         else each
         for each in classified
     )
+
+
+@contextlib.contextmanager
+def _gone_is_empty(deployment: Deployment, place: str) -> Iterator[None]:
+    """Ignore that the bucket of a savepoint that a user put elsewhere no longer exists: none of its files is left."""
+    try:
+        yield
+    except NotFoundError:
+        if PLACES.is_below(place, (deployment.root_uri(),)):
+            raise
 
 
 _UNKNOWN = (Verdict.YOUNG, Verdict.UNKNOWN_ATTEMPT)
@@ -238,4 +249,5 @@ def _remove_directories(deployment: Deployment, name: PipelineName, places: Sequ
     for record in records:
         parent = record.directory.rpartition("/")[0]
         if record.state in _ENDED and record.directory in places and parent not in own:
-            remover.remove_directory(record.directory, [parent])
+            with _gone_is_empty(deployment, record.directory):
+                remover.remove_directory(record.directory, [parent])
