@@ -48,3 +48,13 @@ def test_a_snapshot_of_two_pipelines_is_deleted_with_the_second(
     dispose(deployment, PipelineName(second), mine[second])
     collect_garbage(deployment)
     assert deployment.remover().list_files(sold.directory) == []
+
+
+@pytest.mark.parametrize("mode", ClaimMode)
+def test_a_restore_whose_answer_was_lost_can_be_repeated(deployment: Deployment, mode: ClaimMode) -> None:
+    """A task that is run again has the plan of before, in which the snapshot is not registered yet."""
+    pipeline, sold = deployment.pipeline("shops"), deployment.catalog().get(PipelineName("sales"), SAVEPOINT)
+    plan = plan_restore(deployment, pipeline, sold.directory, None, mode)
+    first, second = (apply_restore(deployment, pipeline, plan, "test") for _ in range(2))
+    assert (plan.checkpoint_id, second.head) == (None, first.head)
+    assert len(deployment.catalog().list(PipelineName("shops"))) == 1

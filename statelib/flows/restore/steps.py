@@ -156,13 +156,15 @@ def _check_claimed(path: str, opened: Checkpoint) -> None:
 
 
 def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan, owner: str) -> PipelineHead:
-    """Make the plan's checkpoint the pipeline's head, from which the next run continues. Return the new head."""
+    """Make the plan's checkpoint the pipeline's head, from which the next run continues. Return the new head. It may be
+    repeated: a snapshot that was registered since it was planned is not registered again."""
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
     checkpoint_id = plan.checkpoint_id
     if checkpoint_id is None:
-        opened = deployment.open_at(plan.directory)
-        checkpoint_id = adopt_snapshot(deployment, name, continuation(pipeline, opened).opened).checkpoint_id
+        record, opened = find_checkpoint(deployment, name, plan.directory)
+        record = record or adopt_snapshot(deployment, name, continuation(pipeline, opened).opened)
+        checkpoint_id = record.checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
     return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
 
