@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId, PipelineName, is_pipeline_name
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.names import (
     CHECKPOINT_PREFIX,
@@ -56,7 +56,7 @@ def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
     Only ``_metadata`` files are read. Of two snapshots with the same id the first is used, checkpoints before
     savepoints."""
     root = deployment.root_uri()
-    paths = [file.path for file in deployment.remover().list_files(root)]
+    paths = list(_paths(deployment, root))
     highest: dict[PipelineName, int] = {}
     savepoints: dict[PipelineName, set[int]] = {}
     for path in paths:
@@ -82,6 +82,16 @@ def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
                 reason = f"its manifest has the id of the snapshot in {first.opened.directory}, but it is another one"
             left_out.append(LeftOut(each.opened.directory, reason, damaged=False))
     return OnStorage(tuple(snapshots.values()), tuple(left_out), highest, savepoints)
+
+
+def _paths(deployment: Deployment, root: str) -> Iterator[str]:
+    """Yield the paths of the files in the directories of pipelines and of savepoints. Other directories, such as the
+    ``lost+found`` of a volume, may be unreadable."""
+    remover = deployment.remover()
+    for directory in sorted(remover.list_directories(root)):
+        name = directory.rpartition("/")[2]
+        if is_pipeline_name(name):
+            yield from (f"{name}/{file.path}" for file in remover.list_files(directory))
 
 
 def _metadata_in(deployment: Deployment, directory: str) -> Iterator[str]:
