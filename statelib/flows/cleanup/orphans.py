@@ -249,5 +249,4 @@ def _remove_directories(deployment: Deployment, name: PipelineName, places: Sequ
     for record in records:
         parent = record.directory.rpartition("/")[0]
         if record.state in _ENDED and record.directory in places and parent not in own:
-            with _gone_is_empty(deployment, record.directory):
-                remover.remove_directory(record.directory, [parent])
+            remover.remove_directory(record.directory, [parent])

@@ -77,7 +77,11 @@ class ObjectRemover:
     def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
         location = _below_root(uri, roots)
         bucket, stand_in = self._bucket(location), location.below(LOCATION_NAME).key
-        if [item.key for item in bucket.list(location.key, at_most=2)] != [stand_in]:
+        try:
+            keys = [item.key for item in bucket.list(location.key, at_most=2)]
+        except NotFoundError:  # the bucket is gone, and all that was in it
+            return False
+        if keys != [stand_in]:
             return False
         bucket.delete(stand_in)
         return True

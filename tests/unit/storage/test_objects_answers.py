@@ -20,6 +20,13 @@ class _Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(404, "NoSuchBucket")
 
+    def do_HEAD(self) -> None:
+        self._answer(404, "")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(404, "NoSuchBucket")
+
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self.puts.append(self.path)
@@ -65,3 +72,12 @@ def test_a_listing_says_that_there_is_no_bucket() -> None:
         with pytest.raises(NotFoundError, match="no such bucket") as refusal:
             listing("s3://bucket/state")
         assert refusal.value.kind == "no-bucket"
+
+
+@pytest.mark.usefixtures("puts")
+def test_nothing_is_left_to_remove_in_a_bucket_that_is_gone() -> None:
+    """gc removes what is left of a savepoint whose bucket its user has deleted."""
+    place, remover = "s3://bucket/savepoint-tally-3", ObjectRemover(IMPATIENT)
+    assert not remover.remove_file(f"{place}/_metadata", [place])
+    remover.remove_files([f"{place}/a", f"{place}/b"], [place])
+    assert not remover.remove_directory(place, ["s3://bucket"])
