@@ -155,6 +155,28 @@ def test_an_old_catalog_refuses_to_dispose_of_a_savepoint(deployment: Deployment
     assert stored(deployment) == before
 
 
+def renamed(deployment: Deployment) -> None:
+    file = Path(deployment.pipelines_directory, "tally.yaml")
+    file.write_text(TALLY.replace("name: tally", "name: sums\nrenamed_from: tally"))
+    begin(deployment, deployment.pipeline("sums"), day(2), "test")
+
+
+@pytest.mark.parametrize("continues", [lambda h: save(h, "of an older state"), renamed], ids=["savepoint", "renamed"])
+def test_nothing_continues_from_the_older_head_of_an_old_catalog(
+    deployment: Deployment, tmp_path: Path, continues: Act
+) -> None:
+    """A savepoint would also take the id of the checkpoint that is missing, which would never be entered then."""
+    days(deployment, 1, 1)
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
+    days(deployment, 2, 2)
+    shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
+    with pytest.raises(ConflictError, match="tally/chk-2") as refusal:
+        continues(deployment)
+    assert refusal.value.kind == "catalog-behind-storage"
+    brought_up_to_date(deployment)
+    assert deployment.catalog().head(NAME).head == 2
+
+
 @pytest.mark.parametrize("garbage", [False, True], ids=["cut", "overwritten"])
 def test_a_damaged_catalog_is_reported_and_nothing_is_changed(
     deployment: Deployment, tmp_path: Path, garbage: bool

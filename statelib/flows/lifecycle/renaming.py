@@ -2,17 +2,23 @@
 
 from statelib.coordinator.checkpoint_lifecycle import is_committed
 from statelib.definition.pipeline import Pipeline
+from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import PipelineName
+from statelib.model.ids import PipelineName, is_pipeline_name
 from statelib.model.record import ClaimMode, Owner, PipelineHead
 
 
 def head_after_renaming(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead:
     """Return the pipeline's head. A pipeline that has none under its present name first takes over the head of its
-    former name, if that has one. Raises as :func:`~statelib.flows.restore.steps.plan_restore`."""
+    former name, if that has one. Raises ConflictError (``catalog-behind-storage``) if the catalog does not have all
+    checkpoints of a former name, and as :func:`~statelib.flows.restore.steps.plan_restore`."""
     head = deployment.catalog().head(PipelineName(pipeline.name))
-    return head if head.head is not None else _take_over(deployment, pipeline, owner) or head
+    if head.head is not None:
+        return head
+    for former in filter(is_pipeline_name, pipeline.renamed_from):
+        check_catalog_complete(deployment, PipelineName(former))
+    return _take_over(deployment, pipeline, owner) or head
 
 
 def former_head(deployment: Deployment, pipeline: Pipeline) -> PipelineHead | None:

@@ -5,6 +5,7 @@ from hashlib import sha256
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, UnsupportedError
 from statelib.flows.checkpoint.steps import Begun
+from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.choices import Strategy
@@ -20,8 +21,10 @@ def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner:
     """Allocate the savepoint for the state of ``source``, a text with all that decides what it is. A repeated import of
     the same source returns the same savepoint.
 
-    Raises ConflictError (``has-state``) if the pipeline has state: an import is not merged into it."""
+    Raises ConflictError: ``has-state`` if the pipeline has state, because an import is not merged into it, and
+    ``catalog-behind-storage`` if it has state that the catalog does not have."""
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    check_catalog_complete(deployment, name)
     head = catalog.head(name)
     if head.head is not None:
         raise ConflictError(

@@ -4,6 +4,7 @@ deletes."""
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.checkpoint.steps import Begun
+from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
@@ -43,13 +44,15 @@ def begin_savepoint(
 
     ``stop``: cancel the pipeline in the same transaction, so that it begins no more checkpoints, as ``flink stop``
     does. The pipeline runs on if the savepoint fails. Raises InvalidRequestError (``bad-format``,
-    ``pipeline-cancelled``), NotFoundError (``no-head``), and as
+    ``pipeline-cancelled``), NotFoundError (``no-head``), ConflictError (``catalog-behind-storage``: the savepoint would
+    have an older state than the newest one, and the id of a checkpoint on storage), and as
     :func:`~statelib.flows.restore.continuation.continued_head`.
     """
     if format not in FORMATS:
         raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
+    check_catalog_complete(deployment, name)
     head = catalog.head(name)
     if head.head is None:
         raise NotFoundError(
