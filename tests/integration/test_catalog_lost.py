@@ -25,10 +25,11 @@ from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.record import CheckpointState
+from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification import verify_at
 from tests.integration.garbage import TALLY, days, events, save, stored, tally
 from tests.integration.test_incremental_flow import TOURS as SHARING
@@ -161,14 +162,30 @@ def renamed(deployment: Deployment) -> None:
     begin(deployment, deployment.pipeline("sums"), day(2), "test")
 
 
-@pytest.mark.parametrize("continues", [lambda h: save(h, "of an older state"), renamed], ids=["savepoint", "renamed"])
+def restored(deployment: Deployment) -> None:
+    pipeline, (place,) = deployment.pipeline("tally"), Path(deployment.data, "elsewhere").iterdir()
+    plan = plan_restore(deployment, pipeline, str(place), None, ClaimMode.NO_CLAIM)
+    apply_restore(deployment, pipeline, plan, "test")
+
+
+CONTINUING: dict[str, Act] = {
+    "savepoint": lambda deployment: save(deployment, "of an older state"),
+    "renamed": renamed,
+    "restored": restored,
+}
+
+
+@pytest.mark.parametrize("continues", CONTINUING.values(), ids=CONTINUING)
 def test_nothing_continues_from_the_older_head_of_an_old_catalog(
     deployment: Deployment, tmp_path: Path, continues: Act
 ) -> None:
-    """A savepoint would also take the id of the checkpoint that is missing, which would never be entered then."""
+    """A savepoint, taken or restored, would also take the id of the checkpoint that is missing, which would never be
+    entered then."""
     days(deployment, 1, 1)
     shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
     days(deployment, 2, 2)
+    (tmp_path / "elsewhere").mkdir()
+    save(deployment, "elsewhere", str(tmp_path / "elsewhere"))
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
     with pytest.raises(ConflictError, match="tally/chk-2") as refusal:
         continues(deployment)

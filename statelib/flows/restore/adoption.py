@@ -1,6 +1,7 @@
 """Register a snapshot that is on storage but not in the catalog."""
 
 from statelib.errors import UnsupportedError
+from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
@@ -11,8 +12,12 @@ from statelib.savepoints.opened import Checkpoint
 
 def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -> CheckpointRecord:
     """Register the snapshot under a new id, and return its record. Its files belong to its user until a restore claims
-    them. Raises as :func:`check_adoptable`."""
+    them.
+
+    Raises ConflictError (``catalog-behind-storage``) if the new id may be that of a checkpoint on storage, which could
+    not be registered any more, and as :func:`check_adoptable`."""
     check_adoptable(pipeline, opened)
+    check_catalog_complete(deployment, pipeline)
     assert opened.manifest is not None
     return deployment.catalog().import_savepoint(
         pipeline,
