@@ -11,11 +11,11 @@ from statelib.catalog.commit.admission import HEAD_MOVED
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
+from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.checkpoint.allocation import allocate_checkpoint
 from statelib.flows.checkpoint.readiness import check_ready
 from statelib.flows.gate.judging import judge
 from statelib.flows.lifecycle.renaming import head_after_renaming
-from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import continued_head
 from statelib.flows.restore.quarantine import set_aside
 from statelib.flows.wiring import Deployment, now_ms

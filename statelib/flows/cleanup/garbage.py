@@ -13,8 +13,8 @@ from types import MappingProxyType
 from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError
+from statelib.flows.catalog_behind import survey_before_deleting
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
-from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind

@@ -8,9 +8,9 @@ from functools import partial
 from statelib.coordinator.orphans import REMOVABLE, CatalogRecords, ClassifiedFile, Listed, Verdict, classify
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError
+from statelib.flows.catalog_behind import survey_before_deleting
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.cleanup.garbage import Point, is_savepoint_named_by_us
-from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
 from statelib.model.ids import ATTEMPT_PREFIX, CheckpointId, PipelineName

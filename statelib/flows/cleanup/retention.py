@@ -7,10 +7,10 @@ from statelib.catalog.commit.cleanup import Situation
 from statelib.coordinator.retention import RetentionPolicy, retained, subsumed
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError
+from statelib.flows.catalog_behind import survey_before_deleting
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.lifecycle.suspension import status_of
 from statelib.flows.publication.waiting import waiting_outputs
-from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName

@@ -2,7 +2,7 @@
 
 from statelib.coordinator.checkpoint_lifecycle import is_committed
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.recovery.catalog_behind import check_catalog_complete
+from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName, is_pipeline_name

@@ -6,12 +6,12 @@ from statelib.definition.checks.mendable import reasons_not_to_mend
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.checkpoint.allocation import allocate_checkpoint
 from statelib.flows.checkpoint.kept_deltas import changed_states, later_intervals, mendable_intervals
 from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.mending.plan import MendPlan
-from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.functions.mending.kept_delta import interval_of_delta

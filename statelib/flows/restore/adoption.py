@@ -1,7 +1,7 @@
 """Register a snapshot that is on storage but not in the catalog."""
 
 from statelib.errors import UnsupportedError
-from statelib.flows.recovery.catalog_behind import check_catalog_complete
+from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord

@@ -4,8 +4,8 @@ from hashlib import sha256
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, UnsupportedError
+from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.checkpoint.steps import Begun
-from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.choices import Strategy

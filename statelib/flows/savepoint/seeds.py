@@ -5,10 +5,10 @@ from dataclasses import replace
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
 from statelib.errors import ConflictError, InvalidRequestError
+from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.checkpoint.allocation import allocate_checkpoint
 from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
-from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import Continuation, as_own, continuation
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval

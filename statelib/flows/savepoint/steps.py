@@ -3,8 +3,8 @@ deletes."""
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.checkpoint.steps import Begun
-from statelib.flows.recovery.catalog_behind import check_catalog_complete
 from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
