@@ -66,7 +66,7 @@ def test_a_put_that_the_storage_waited_too_long_for_is_repeated(puts: list[str])
 
 
 @pytest.mark.usefixtures("puts")
-def test_a_listing_says_that_there_is_no_bucket() -> None:
+def test_a_listing_without_a_bucket_names_it() -> None:
     remover = ObjectRemover(IMPATIENT)
     for listing in (remover.list_files, remover.list_directories):
         with pytest.raises(NotFoundError, match="no such bucket") as refusal:
