@@ -35,8 +35,12 @@ class FrameColumn:
 def frame_columns(key: tuple[str, ...], key_type: StateType, state: StateDescriptor) -> tuple[FrameColumn, ...]:
     """Return all columns of a state, in order. ``key``: the pipeline's key columns.
 
-    The name of a value's field is ``value.<name>`` if a key column has its name."""
-    columns = list(_key_columns(key, key_type, state))
+    The name of a value's field is ``value.<name>`` if a key column has its name. A window's bounds, a namespace or a
+    map's key have ``state.<name>`` if a column of the pipeline's key has their name."""
+    columns = [
+        replace(column, name=f"state.{column.name}") if column.source != "key" and column.name in key else column
+        for column in _key_columns(key, key_type, state)
+    ]
     taken = {column.name for column in columns}
     for column in _value_columns(state):
         name = f"value.{column.name}" if column.name in taken else column.name
