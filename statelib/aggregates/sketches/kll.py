@@ -85,6 +85,8 @@ class Levels:
         values = [items[2 + a : 2 + b] for a, b in pairwise(bounds)]
         if sum(len(part) << i for i, part in enumerate(values)) != count:
             raise ValueError("weights and count differ")
+        if not data[3] & _SORTED:  # the library sorts the newest values only when they move up
+            values[0] = np.sort(values[0], kind="stable")
         return cls(count, float(items[0]), float(items[1]), values)
 
     def merged(self, other: "Levels") -> "Levels":

@@ -1,7 +1,11 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from statelib.aggregates.accumulators import accumulator_of
+from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.sketches.kll import Levels
+from statelib.model.types import DOUBLE
 
 
 def rank(sketch: Levels, value: float) -> float:
@@ -18,3 +22,13 @@ def test_ranks_are_right_after_many_batches_of_a_power_of_two(batch):
         sketch = sketch.merged(Levels.of_values(more)).compacted()
     for quantile in (0.05, 0.25, 0.5, 0.75, 0.95):
         assert rank(sketch, quantile) == pytest.approx((values <= quantile).mean(), abs=0.014)
+
+
+def test_the_newest_values_of_a_sketch_of_spark_are_sorted_before_it_is_said_that_they_are():
+    own = Levels.of_values(np.arange(300.0)).compacted().merged(Levels.of_values(np.arange(40.0)))
+    assert len(own.values[0]) == 40
+    theirs = bytearray(Levels(own.count, own.least, own.most, [own.values[0][::-1], *own.values[1:]]).serialized())
+    theirs[3] = 0
+    quantiles = accumulator_of(AggregateSpec("approx_quantiles", of=("x", DOUBLE)))
+    stored = quantiles.merge(pa.nulls(1, pa.binary()), pa.array([bytes(theirs)], pa.binary()))
+    assert stored.to_pylist() == [own.serialized()]
