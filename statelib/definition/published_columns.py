@@ -62,7 +62,11 @@ def _published_names(pipeline: DeclaredPipeline, publication: Publication) -> di
     if publication.columns:
         return chosen
     state = published_state(pipeline, publication)
-    return {name: source for name, source in chosen.items() if not _is_part_of_result(source, columns, state)}
+    return {
+        name: source
+        for name, source in chosen.items()
+        if columns[source].is_key or not _is_part_of_result(source, columns, state)
+    }
 
 
 def column_sources(pipeline: DeclaredPipeline, publication: Publication) -> dict[str, tuple[str, ...]]:
