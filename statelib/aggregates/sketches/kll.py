@@ -25,7 +25,7 @@ from statelib.wire.ragged import offsets_of
 K, _M = 200, 8
 """The size parameter and the least size of a level, which are the defaults of DataSketches and of Spark."""
 _SINGLE_BYTES, _HEAD_BYTES = 8, 40
-_SORTED, _SINGLE = 2, 4
+_EMPTY, _SORTED, _SINGLE = 1, 2, 4
 _ALL_BITS = 2**64 - 1
 _SINGLE_HEAD, _SEVERAL_HEAD = (
     int.from_bytes(bytes([*start, K, 0, _M, 0]), "little")
@@ -145,6 +145,10 @@ def _decoded(sketches: pa.Array, column: str) -> tuple[Rows, Doubles, dict[int, 
 
     Raise CorruptStateError (``bad-sketch``)."""
     stored = StoredSketches.of(sketches)
+    if (stored.lengths < _SINGLE_BYTES).any():
+        raise _bad(column)
+    flags = stored.spans(3, 1).reshape(-1)
+    stored = stored.taken((flags & _EMPTY == 0) | (stored.lengths > _SINGLE_BYTES))  # of nulls alone, Spark makes this
     if (stored.lengths < _SINGLE_BYTES + 8).any():
         raise _bad(column)
     heads = stored.spans(0, 8)

@@ -94,8 +94,12 @@ class _Entries:
             _stored(spec, column, self.keys, self.descriptor.name + (f".{name}" if name else ""))
             for (name, spec), column in zip(function.fields, columns, strict=True)
         ]
-        values = stored[0] if single else pa.StructArray.from_arrays(stored, fields=list(self.values.type))
-        return _Entries(self.descriptor, self.keys, values, self.user_keys)
+        if not single:
+            values = pa.StructArray.from_arrays(stored, fields=list(self.values.type))
+            return _Entries(self.descriptor, self.keys, values, self.user_keys)
+        filled = stored[0].is_valid()  # an average or a sketch of no values is null
+        user_keys = None if self.user_keys is None else self.user_keys.filter(filled)
+        return _Entries(self.descriptor, self.keys.filter(filled), stored[0].filter(filled), user_keys)
 
 
 def duplicates(pipeline: Pipeline, state: str, number: int, examples: list[object]) -> InvalidRequestError:

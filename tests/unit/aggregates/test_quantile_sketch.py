@@ -7,6 +7,8 @@ from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.sketches.kll import Levels
 from statelib.model.types import DOUBLE
 
+QUANTILES = accumulator_of(AggregateSpec("approx_quantiles", of=("x", DOUBLE)))
+
 
 def rank(sketch: Levels, value: float) -> float:
     below = sum(int((part <= value).sum()) << level for level, part in enumerate(sketch.values))
@@ -29,6 +31,10 @@ def test_the_newest_values_of_a_sketch_of_spark_are_sorted_before_it_is_said_tha
     assert len(own.values[0]) == 40
     theirs = bytearray(Levels(own.count, own.least, own.most, [own.values[0][::-1], *own.values[1:]]).serialized())
     theirs[3] = 0
-    quantiles = accumulator_of(AggregateSpec("approx_quantiles", of=("x", DOUBLE)))
-    stored = quantiles.merge(pa.nulls(1, pa.binary()), pa.array([bytes(theirs)], pa.binary()))
+    stored = QUANTILES.merge(pa.nulls(1, pa.binary()), pa.array([bytes(theirs)], pa.binary()))
     assert stored.to_pylist() == [own.serialized()]
+
+
+def test_an_empty_sketch_of_spark_is_null():
+    empty = pa.array([bytes([2, 1, 15, 1, 200, 0, 8, 0])], pa.binary())
+    assert QUANTILES.merge(pa.nulls(1, pa.binary()), empty).to_pylist() == [None]
