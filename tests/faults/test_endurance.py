@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.endured import STRATEGIES, Subtask
+from tests.support.extent import cases
 
 
-@pytest.mark.parametrize("local", [False, True], ids=["remote", "local"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "local"), cases(list(STRATEGIES), [False, True]))
 def test_a_hundred_checkpoints_with_faults_lose_no_state_and_leave_no_file(
     tmp_path: Path, strategy: str, local: bool
 ) -> None:

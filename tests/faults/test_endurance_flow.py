@@ -25,6 +25,7 @@ from tests.faults.endured_flow import (
     opened_checkpoints,
     sweep,
 )
+from tests.support.extent import cases
 from tests.support.worlds import day
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -38,11 +39,11 @@ STRATEGIES = (
 )
 
 
-@pytest.mark.parametrize("local", ["false", "true"], ids=["remote", "local"])
-@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
+@pytest.mark.parametrize(("storing", "local"), cases(STRATEGIES, ["false", "true"]))
 def test_days_that_fail_first_succeed_later_and_leave_no_file(
-    tmp_path: Path, backend: str, strategy: str, local: str
+    tmp_path: Path, storing: tuple[str, str], local: str
 ) -> None:
+    backend, strategy = storing
     (tmp_path / "pipelines").mkdir()
     text = TOURS.format(backend=backend, strategy=strategy, local=local)
     (tmp_path / "pipelines" / "tours.yaml").write_text(text)

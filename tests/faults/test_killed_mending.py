@@ -17,7 +17,7 @@ from statelib.savepoints.verification import verify
 from statelib.testing.crash_points import Place, ends_at, kill, recorded
 from tests.faults.crash_child import run
 from tests.faults.crash_world import NAME, content, events, holdings
-from tests.support.extent import rounds
+from tests.support.extent import large, rounds
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 PIPELINE = """\
@@ -68,10 +68,16 @@ def of_days(*numbers: int) -> dict[str, int]:
     return {shop: sum(r["amount"] for r in rows if r["shop"] == shop) for shop in {r["shop"] for r in rows}}
 
 
+LARGE = large("make test kills the one that reads touched entries")
+
+
 @pytest.mark.parametrize(
     "storing",
-    [("heap", "changelog", ""), ("rocksdb", "incremental", ""), ("rocksdb", "changelog", ", reads: touched")],
-    ids=["heap", "rocksdb", "rocksdb that reads touched entries"],
+    [
+        pytest.param(("heap", "changelog", ""), id="heap", marks=LARGE),
+        pytest.param(("rocksdb", "incremental", ""), id="rocksdb", marks=LARGE),
+        pytest.param(("rocksdb", "changelog", ", reads: touched"), id="rocksdb that reads touched entries"),
+    ],
 )
 def test_a_killed_correction_loses_nothing_and_can_be_repeated(storing: tuple[str, str, str], tmp_path: Path) -> None:
     root, saved = tmp_path / "world", tmp_path / "saved"

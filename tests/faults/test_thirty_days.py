@@ -25,7 +25,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.testing.crash_points import Place, ends_at, kill
 from tests.faults.crash_child import run
-from tests.support.extent import rounds
+from tests.support.extent import large, rounds
 from tests.support.published import (
     by_identity,
     delta_rows,
@@ -67,6 +67,7 @@ POINTS = {
     "delta": ["before delta commit", "delta committed"],
     "iceberg": ["iceberg file stored", "iceberg committed", "before iceberg commit"],
 }
+LARGE = large("make test has the days with tables of Parquet, and test_killed_publishing")
 DAYS = 30
 MENDED, RELEASED = 12, 21
 RESTORED = {9: 3, 17: 1, 26: 4}
@@ -227,7 +228,7 @@ class Shop:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["parquet", *(pytest.param(form, marks=LARGE) for form in ("delta", "iceberg"))])
 def test_tables_equal_the_state_at_each_head_of_thirty_days(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

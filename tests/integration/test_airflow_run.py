@@ -1,7 +1,5 @@
 """A real Airflow (scheduler, SQLite), real spark-submit: a driver killed, a run cleared, a file lost in between."""
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -128,7 +126,7 @@ def test_three_days_are_completed_despite_a_dead_driver_a_cleared_run_and_a_lost
     """This is one story, because starting Airflow takes long and each part needs the one before."""
     client = world.client
     client.backfill(DAG, "2013-01-01", "2013-01-02")
-    kill(wait_for(lambda: driver(world, 2), "the Spark driver of checkpoint 2"))
+    wait_for(lambda: driver(world, 2), "the Spark driver of checkpoint 2").kill()
     for day in ("2013-01-01", "2013-01-02"):
         run = world.wait(day)
         assert run.state == "success", client.failed_log(run)
@@ -271,6 +269,7 @@ def test_a_run_applies_the_events_of_several_sources(world: World) -> None:
     assert_several_sources_are_applied(world)
 
 
+@large("make test has test_airflow_intervals and test_airflow_parts")
 def test_updates_of_an_asset_start_runs_for_their_intervals(world: World) -> None:
     client, dag = world.client, f"{FED}.checkpoint"
     client.pause(dag, False)
@@ -388,10 +387,6 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return [c for c in process.children() if "python" in c.name()]
     except psutil.NoSuchProcess:
         return []
-
-
-def kill(process: psutil.Process) -> None:
-    os.kill(process.pid, signal.SIGKILL)
 
 
 def wait_for(find: Callable[[], T | None], what: str) -> T:

@@ -11,6 +11,7 @@ from demo.places import Places, Ports, environment
 from statelib.flows.publication.steps import standings
 from statelib.flows.wiring import deployment
 from tests.integration.shop import SALES, sales
+from tests.support.extent import large
 from tests.support.published import table_rows
 from tests.support.worlds import checkpoint_of
 
@@ -21,6 +22,7 @@ publish: {now: {target: "{data}/now", mode: table, state: total}}
 """
 
 
+@large("make test clears a run in test_airflow_run, and publishes without Airflow")
 def test_a_run_without_anything_to_apply_publishes(tmp_path: Path) -> None:
     places = Places(work=tmp_path / "work", pipelines=tmp_path / "pipelines")
     places.make_directories()

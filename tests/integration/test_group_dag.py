@@ -13,6 +13,7 @@ from demo.places import CHECKOUT, Places, Ports, environment
 from demo.prepare import write_days
 from statelib.flows.wiring import deployment
 from statelib.model.ids import PipelineName
+from tests.support.extent import large
 
 pytestmark = pytest.mark.timeout(900)
 TEMPLATES = {"aircraft": "aircraft_activity", "carriers": "carrier_streaks", "wrong": "carrier_streaks"}
@@ -28,6 +29,7 @@ def write_pipelines(directory: Path, **sources: str) -> None:
         (directory / f"{name}.yaml").write_text(yaml.safe_dump(document))
 
 
+@large("make test has test_group_on_spark and test_airflow_on_spark_connect")
 def test_a_run_completes_all_but_the_pipeline_that_fails_and_a_second_run_only_that_one(
     tmp_path: Path, flights: pl.DataFrame
 ) -> None:

@@ -20,6 +20,7 @@ from tests.integration.shop import environment
 from tests.integration.shop_cli import call, refused, said
 from tests.integration.test_cli_run import FIRST, write_day
 from tests.integration.test_events_counted import jobs
+from tests.support.extent import large
 from tests.support.worlds import new_deployment
 
 PIPELINE = """\
@@ -114,7 +115,13 @@ def test_a_group_is_run_day_after_day_and_only_its_pipelines(deployment: Deploym
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(("function", "reason"), [("refuse", "ValueError: not this one"), ("die", "worker was lost")])
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ("refuse", "ValueError: not this one"),
+        pytest.param("die", "worker was lost", marks=large("make test has test_a_killed_worker_gives_one_clear_error")),
+    ],
+)
 def test_a_pipeline_that_fails_is_aborted_and_the_others_are_registered(
     deployment: Deployment, function: str, reason: str
 ) -> None:

@@ -22,6 +22,7 @@ from statelib.model.checkpoint import TableVersion
 from tests.integration.shop import environment
 from tests.integration.shop_cli import call, refused, said
 from tests.support.delta_histories import append, commit_at, content
+from tests.support.extent import large
 from tests.support.published import iceberg_environment
 from tests.support.worlds import new_deployment
 
@@ -246,6 +247,7 @@ def test_a_deep_validation_reads_the_commits(deployment: Deployment) -> None:
     assert tried["events"] == 2
 
 
+@large("make test has a recipe of the cookbook that does the same")
 @pytest.mark.timeout(600)
 def test_a_run_reads_the_new_snapshots_of_an_iceberg_table(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

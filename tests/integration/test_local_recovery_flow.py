@@ -21,6 +21,7 @@ from statelib.model.record import ClaimMode
 from statelib.savepoints.verification import verify
 from statelib.storage.ports.views import LinkingReader
 from tests.integration.test_incremental_flow import TOURS, events, expected
+from tests.support.extent import cases
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 STRATEGIES = [
@@ -112,9 +113,9 @@ def inodes(deployment: Deployment, number: int) -> dict[int, int]:
     return {each.st_ino: each.st_size for each in (path.stat() for path in copies(deployment, number))}
 
 
-@pytest.mark.parametrize("damage", ["flip", "delete", "all gone"])
-@pytest.mark.parametrize("which", ["materialised", "log"])
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize(
+    ("damage", "which", "backend"), cases(["flip", "delete", "all gone"], ["materialised", "log"], ["heap", "rocksdb"])
+)
 def test_a_missing_copy_of_a_file_that_a_log_refers_to_is_made_again(
     deployment: Deployment, backend: str, which: str, damage: str
 ) -> None:
@@ -268,9 +269,9 @@ def test_sst_files_use_disk_space_only_once(deployment: Deployment) -> None:
     assert first < second
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "delete"])
-@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_a_broken_copy_is_read_remotely(deployment: Deployment, backend: str, strategy: str, damage: str) -> None:
+@pytest.mark.parametrize(("storing", "damage"), cases(STRATEGIES, ["flip", "truncate", "delete"]))
+def test_a_broken_copy_is_read_remotely(deployment: Deployment, storing: tuple[str, str], damage: str) -> None:
+    backend, strategy = storing
     use(deployment, backend, strategy)
     run(deployment, 1)
     native = backend == "rocksdb" and strategy != "canonical"

@@ -24,6 +24,7 @@ from tests.golden.flink_fixtures import ROOT
 from tests.golden.test_flink_sessions import sessions
 from tests.integration.shop_cli import said
 from tests.property.test_session_windows import MINUTE, SESSIONS, STATES, Event, Reference, in_milliseconds, table
+from tests.support.extent import TEST_ALL
 from tests.support.published import feed_rows, folded, table_rows
 from tests.support.worlds import CHECKOUT, day, new_deployment, publish_here
 
@@ -128,7 +129,7 @@ def test_the_feed_has_each_closed_session_once_also_after_restores(tmp_path: Pat
     assert len(expected) > len(closed(reference)) > 10, "some have been removed from the state"
 
 
-@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
+@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES if TEST_ALL else [STRATEGIES[0], STRATEGIES[-1]])
 def test_sessions_are_right_through_checkpoints_and_in_published_tables(
     backend: str, strategy: str, tmp_path: Path
 ) -> None:

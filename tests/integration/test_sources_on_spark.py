@@ -17,6 +17,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from tests.integration.shop import environment
 from tests.integration.shop_cli import call, refused, said
+from tests.support.extent import large
 from tests.support.worlds import CHECKOUT, new_deployment
 
 ORDERS = """\
@@ -162,7 +163,12 @@ def test_a_killed_worker_gives_one_clear_error(deployment: Deployment) -> None:
     ("more", "states", "message"),
     [
         ("where: \"raise_error('odd') IS NULL\"", "", "a condition or an expression cannot take"),
-        ("", "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}", "was lost"),
+        pytest.param(
+            "",
+            "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}",
+            "was lost",
+            marks=large("make test has test_a_killed_worker_gives_one_clear_error"),
+        ),
     ],
 )
 def test_a_failed_job_prints_no_lines_of_java(deployment: Deployment, more: str, states: str, message: str) -> None:

@@ -42,7 +42,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(
     steps=st.lists(STEPS, min_size=4, max_size=12),
     backend=st.sampled_from(["heap", "rocksdb"]),

@@ -52,7 +52,7 @@ class Compared(Twins):
         self.origins.update(manifest(touched).restored_from)
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(steps=st.lists(STEPS, min_size=4, max_size=12), file=st.sampled_from([PIPELINE, DELETING]))
 def test_runs_that_read_touched_entries_write_the_checkpoints_of_others(
     steps: list[tuple[str, Any]], file: str

@@ -15,6 +15,7 @@ TEST_ALL = os.environ.get("STATELIB_TEST_ALL", "") not in ("", "0")
 TEST_FAULTS = os.environ.get("STATELIB_TEST_FAULTS", "") not in ("", "0")
 """Whether ``make test-faults`` is running."""
 
+_EVERYTHING = TEST_ALL or TEST_FAULTS
 Case = tuple[Any, ...]
 
 
@@ -25,14 +26,14 @@ def examples(number: int) -> int:
 
 
 def large(reason: str) -> pytest.MarkDecorator:
-    """Return a mark for a test that only ``make test-all`` runs.
+    """Return a mark for a test that ``make test`` leaves out.
 
     Parameters
     ----------
     reason:
         What ``make test`` runs instead. The line of the skip shows it.
     """
-    return pytest.mark.skipif(not TEST_ALL, reason=f"{reason}: STATELIB_TEST_ALL=1")
+    return pytest.mark.skipif(not _EVERYTHING, reason=f"{reason}: STATELIB_TEST_ALL=1")
 
 
 def rounds(usual: int, faults: int) -> int:
@@ -43,7 +44,7 @@ def rounds(usual: int, faults: int) -> int:
 def cases(*axes: Sequence[Any], possible: Callable[..., bool] = lambda *_: True) -> list[Case]:
     """Return the possible combinations of one value of each axis: all of them, or :func:`sample`."""
     every = [case for case in product(*axes) if possible(*case)]
-    return every if TEST_ALL else sample(every)
+    return every if _EVERYTHING else sample(every)
 
 
 def sample(every: Sequence[Case]) -> list[Case]:

@@ -11,6 +11,7 @@ from tests.benchmarks.thirty_days.__main__ import measured
 from tests.benchmarks.thirty_days.keeper import ENTRANTS, MODES, Entrant
 from tests.benchmarks.thirty_days.measuring import RIVALS, Outcome, run
 from tests.benchmarks.thirty_days.page import PAGE, pictures, rows_of, table
+from tests.support.extent import large
 
 APART = pytest.mark.skipif(not RIVALS.exists(), reason="no .work/rivals: make rivals")
 DAYS = 2
@@ -44,6 +45,7 @@ def test_a_cold_day_continues_the_state_that_is_on_the_storage(tmp_path: Path) -
     assert [(outcome.trouble, len(outcome.cpu_s)) for outcome in outcomes] == [("", DAYS)] * 2
 
 
+@large("make test has the entrants without Spark")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [e.name for e in entrants("on Spark, blind", "Streaming", "Spark rewrite")])
 def test_each_entrant_on_spark_ends_with_the_right_state(tmp_path: Path, name: str) -> None:

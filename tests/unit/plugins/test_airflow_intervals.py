@@ -17,7 +17,7 @@ from statelib.definition.source.intervals import changes_of, clock_change_proble
 from statelib.definition.source.ticks import Ticks
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms, moment_of
-from tests.support.extent import examples
+from tests.support.extent import cases, examples
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "America/Havana", "Asia/Kolkata"]
 FIRST_MS, LAST_MS = (epoch_ms(datetime(2026, month, 1, tzinfo=UTC)) for month in (1, 12))
@@ -93,8 +93,13 @@ def test_intervals_around_each_change_of_the_clock_equal_those_of_airflow(cron: 
     assert broken == refused
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])
-@pytest.mark.parametrize("cron", ["0 0 * * *", "30 2 * * *", "*/30 * * * *", "0 */2 * * *"])
+@pytest.mark.parametrize(
+    ("zone", "cron"),
+    cases(
+        ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"],
+        ["0 0 * * *", "30 2 * * *", "*/30 * * * *", "0 */2 * * *"],
+    ),
+)
 def test_intervals_of_a_whole_year_equal_those_of_airflow(cron: str, zone: str) -> None:
     schedule = schedule_of(cron, zone)
     assert clock_change_problem(schedule) is None
