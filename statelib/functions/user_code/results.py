@@ -125,9 +125,9 @@ class FunctionResult:
     def _cast(self, table: pa.Table, expected: pa.Schema, what: str = "") -> pa.Table:
         table = table.select(expected.names)
         for field in expected:
-            found = table.schema.field(field.name).type
-            if _loses_fields(found, field.type):
-                raise self.bad(f"{what}column {field.name}: expected the fields of {field.type}, found {found}")
+            given = table.schema.field(field.name).type
+            if _loses_fields(given, field.type):
+                raise self.bad(f"{what}column {field.name}: expected the fields of {field.type}, found {given}")
         try:
             return table.cast(expected)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -142,18 +142,18 @@ class FunctionResult:
         return table
 
 
-def _loses_fields(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Return whether a struct in ``found`` has a field that is not in ``expected``. Arrow's cast would drop its values
+def _loses_fields(given: pa.DataType, expected: pa.DataType) -> bool:
+    """Return whether a struct in ``given`` has a field that is not in ``expected``. Arrow's cast would drop its values
     without an error."""
-    if pa.types.is_map(found) and pa.types.is_map(expected):
-        pairs = ((found.key_type, expected.key_type), (found.item_type, expected.item_type))
+    if pa.types.is_map(given) and pa.types.is_map(expected):
+        pairs = ((given.key_type, expected.key_type), (given.item_type, expected.item_type))
         return any(_loses_fields(*pair) for pair in pairs)
-    if hasattr(found, "value_type") and pa.types.is_list(expected):
-        return _loses_fields(found.value_type, expected.value_type)
-    if not pa.types.is_struct(found) or not pa.types.is_struct(expected):
+    if hasattr(given, "value_type") and pa.types.is_list(expected):
+        return _loses_fields(given.value_type, expected.value_type)
+    if not pa.types.is_struct(given) or not pa.types.is_struct(expected):
         return False  # the cast compares them
     types = {field.name: field.type for field in expected}
-    return any(field.name not in types or _loses_fields(field.type, types[field.name]) for field in found)
+    return any(field.name not in types or _loses_fields(field.type, types[field.name]) for field in given)
 
 
 def _types(schema: pa.Schema) -> str:

@@ -26,7 +26,7 @@ def test_ranks_are_right_after_many_batches_of_a_power_of_two(batch):
         assert rank(sketch, quantile) == pytest.approx((values <= quantile).mean(), abs=0.014)
 
 
-def test_the_newest_values_of_a_sketch_of_spark_are_sorted_before_it_is_said_that_they_are():
+def test_the_newest_values_of_a_sketch_of_spark_are_sorted_where_it_does_not_sort_them():
     own = Levels.of_values(np.arange(300.0)).compacted().merged(Levels.of_values(np.arange(40.0)))
     assert len(own.values[0]) == 40
     theirs = bytearray(Levels(own.count, own.least, own.most, [own.values[0][::-1], *own.values[1:]]).serialized())
