@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from statelib.aggregates.kinds import AggregateSpec, Nulls, hashed_kind
-from statelib.definition.parts.durations import milliseconds
+from statelib.definition.parts.durations import milliseconds, normal_form
 from statelib.definition.parts.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
 from statelib.definition.parts.types import type_of
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
@@ -71,7 +71,18 @@ def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDes
         namespace_type=VOID if state.window is None else TIME_WINDOW,
         meanings=tuple(_meanings(state, columns)),
         renamed_from=state.renamed_from,
+        windows="" if state.window is None else _windows(state.window),
     )
+
+
+def _windows(window: WindowSettings) -> str:
+    """Return the form and length of windows as text."""
+    if window.sliding is not None:
+        return f"sliding {normal_form(window.sliding.size)} every {normal_form(window.sliding.slide)}"
+    if window.session is not None:
+        return f"session {normal_form(window.session)}"
+    assert window.tumbling is not None, "windows without a form passed the checks"
+    return f"tumbling {normal_form(window.tumbling)}"
 
 
 def _meanings(state: StateDefinition, columns: Types) -> Iterator[FieldMeaning]:

@@ -63,6 +63,8 @@ class StateDescriptor:
     list state, the user value of a map state, void for timers. ``user_key_type``: the user key of a map state, else
     None. ``namespace_type``: the window type of a windowed state, else void. ``meanings``: the declarations of the
     value's fields, empty if there are none. ``renamed_from``: names that the state had in older snapshots.
+    ``windows``: the form and length of the windows, such as "tumbling 1h"; '' if there are none, and in the manifests
+    of older versions.
 
     Raises InvalidRequestError (``bad-state-descriptor``, ``bad-state-name``)."""
 
@@ -73,6 +75,7 @@ class StateDescriptor:
     namespace_type: StateType = VOID
     meanings: tuple[FieldMeaning, ...] = ()
     renamed_from: tuple[str, ...] = ()
+    windows: str = ""
 
     def __post_init__(self) -> None:
         if (self.kind is StateKind.MAP) != (self.user_key_type is not None):

@@ -41,6 +41,15 @@ checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 0}
 WAYS = [("heap", "full"), ("heap", "canonical"), ("rocksdb", "full"), ("rocksdb", "incremental")]
 
 
+WINDOWED = """\
+name: hours
+source: {path: "{data}/{start}-{end}", columns: {shop: string, at: instant}}
+key: [shop]
+states: {sold: {kind: reducing, value: {agg: count}, window: {time: at, tumbling: 60m, retain: 1d}}}
+backend: heap
+"""
+
+
 class Shop:
     """A deployment with one pipeline file."""
 
@@ -342,3 +351,18 @@ def test_the_columns_of_the_key_stay_in_their_order(tmp_path: Path) -> None:
         begin(shop.deployment, shop.deployment.pipeline("tours"), day(2), "test")
     shop.change(("key: [item, shop]", "key: [store, item]"), ("{shop: string", "{store: string"))
     begin(shop.deployment, shop.deployment.pipeline("tours"), day(2), "test")
+
+
+def test_windows_do_not_change_their_size(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    file = tmp_path / "pipelines" / "hours.yaml"
+    file.write_text(WINDOWED)
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    events = pa.table({"shop": ["a"], "at": pa.array([day(1).start_ms * 10**6], pa.timestamp("ns", "UTC"))})
+    checkpoint_of(deployment, "hours", 1, events)
+    file.write_text(WINDOWED.replace("60m", "1h"))
+    checkpoint_of(deployment, "hours", 2, events)
+    file.write_text(WINDOWED.replace("60m", "1d"))
+    with pytest.raises(InvalidRequestError, match="windows: expected tumbling 1d, found tumbling 1h") as refused:
+        begin(deployment, deployment.pipeline("hours"), day(3), "test")
+    assert refused.value.kind == "state-schema-changed"

@@ -12,3 +12,10 @@ def milliseconds(duration: str) -> int:
     if match is None:
         raise ValueError("a duration such as 500ms, 90s, 15m, 1h or 7d")
     return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def normal_form(duration: str) -> str:
+    """Return the one text of a duration that can be written in several ways: ``1h`` for ``60m``."""
+    length_ms = milliseconds(duration)
+    unit = next(unit for unit in reversed(_UNITS_MS) if length_ms % _UNITS_MS[unit] == 0)
+    return f"{length_ms // _UNITS_MS[unit]}{unit}"

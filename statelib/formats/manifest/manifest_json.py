@@ -145,6 +145,7 @@ STATE = Record(
     JsonField("user_key_type", optional(TYPE)),
     JsonField("namespace_type", TYPE),
     JsonField("meanings", listed(MEANING), missing=()),
+    JsonField("windows", TEXT, missing="", sparse=True),
 )
 SCHEMA = Record(
     KeyedStateSchema,

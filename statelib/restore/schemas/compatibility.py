@@ -65,7 +65,19 @@ def compare_states(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Di
     old, new = stored.value_type, wanted.value_type
     if isinstance(old, Ttl) and isinstance(new, Ttl):
         old, new = old.value, new.value
-    return (*_types(old, new, "the value", evolving(wanted)), *_meanings(stored, wanted))
+    return (*_windows(stored, wanted), *_types(old, new, "the value", evolving(wanted)), *_meanings(stored, wanted))
+
+
+def _windows(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Difference]:
+    """Yield the difference between windows whose form is recorded. Windows of another form would lie beside the stored
+    ones and not contain their events. Sessions with another gap are continued, as Flink continues them."""
+    if not stored.windows or not wanted.windows or stored.windows == wanted.windows:
+        return
+    if all(state.windows.startswith("session ") for state in (stored, wanted)):
+        yield Difference(Compatibility.AS_IS, f"windows: {stored.windows} goes on as {wanted.windows}")
+    else:
+        text = f"windows: expected {wanted.windows}, found {stored.windows}"
+        yield Difference(Compatibility.INCOMPATIBLE, text)
 
 
 def _has_same_keys(stored: StateDescriptor, wanted: StateDescriptor) -> bool:

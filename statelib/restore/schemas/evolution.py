@@ -133,7 +133,7 @@ def _resolve(
     if origin is None:
         return Resolution(wanted.name, None, Compatibility.AS_IS, ("new: starts empty",))
     differences = compare_states(stored[origin], wanted)
-    if sessions and window_set(origin) not in stored:
+    if sessions and not stored[origin].windows and window_set(origin) not in stored:
         text = "expected session windows, found windows of a fixed size"
         differences += (Difference(Compatibility.INCOMPATIBLE, text),)
     worst = max((d.compatibility for d in differences), key=ORDER.index, default=Compatibility.AS_IS)

@@ -245,6 +245,23 @@ def test_a_state_is_left_out_only_if_the_pipeline_allows_it(
     assert not any(" 0 bytes" in text for text in messages)
 
 
+@pytest.mark.parametrize(
+    ("stored", "wanted", "outcome", "text"),
+    [
+        ("tumbling 1h", "tumbling 1h", AS_IS, ""),
+        ("tumbling 1h", "tumbling 1d", NO, "windows: expected tumbling 1d, found tumbling 1h"),
+        ("tumbling 1h", "sliding 1h every 1m", NO, "windows: expected sliding 1h every 1m, found tumbling 1h"),
+        ("tumbling 1h", "session 1h", NO, "windows: expected session 1h, found tumbling 1h"),
+        ("session 1h", "session 2h", AS_IS, "windows: session 1h goes on as session 2h"),
+        ("", "tumbling 1h", AS_IS, ""),
+    ],
+)
+def test_windows_of_another_form_are_refused(stored: str, wanted: str, outcome: Compatibility, text: str) -> None:
+    """Otherwise a day's window would begin without the events of its first hours, beside the windows of these hours."""
+    contents = replace(_state(LONG, kind=StateKind.REDUCING), namespace_type=TIME_WINDOW)
+    assert _resolve(replace(contents, windows=stored), replace(contents, windows=wanted)) == (outcome, text)
+
+
 def test_windows_of_a_fixed_size_do_not_become_sessions() -> None:
     """Without the state that names the sessions, their contents would be in no session, and never be emitted."""
     contents = replace(_state(LONG, kind=StateKind.REDUCING), namespace_type=TIME_WINDOW)
