@@ -11,6 +11,8 @@ from statelib.definition.parts.model import StateDefinition
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.types import columns_of
 from statelib.definition.problems import Problem, Where
+from statelib.definition.states import with_whole_rows
+from statelib.model.types import VOID
 
 
 def check_sources(pipeline: DeclaredPipeline) -> Iterator[Problem]:
@@ -67,7 +69,8 @@ def _check_in_every_source(pipeline: DeclaredPipeline) -> Iterator[Problem]:
                 text = f"has no column {column!r}: it is {why}, which every source must have"
                 yield Problem(("sources", name, "columns"), text)
     for name, state in pipeline.states.items():
-        yield from _check_kept_nulls(name, state, pipeline.sources)
+        whole = with_whole_rows(state, dict.fromkeys(declared, VOID), pipeline.key)
+        yield from _check_kept_nulls(name, whole, pipeline.sources)
 
 
 def _needed(name: str, state: StateDefinition, pipeline: DeclaredPipeline) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 ``checks`` checks whether the values fit together.
 """
 
+import re
 from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Literal
 
@@ -33,9 +34,19 @@ def _in_utc(value: datetime, info: ValidationInfo) -> datetime:
         raise PydanticCustomError("moment", "a time within the years 1 to 9999, in UTC") from error
 
 
+def _as_date_or_time(value: object) -> object:
+    """Return the value unchanged. A number would be taken for the seconds since 1970, also as text: 20130101 is a day
+    in August 1970."""
+    if isinstance(value, int | float) or (isinstance(value, str) and re.fullmatch(r"\s*[-+]?[\d.]+\s*", value)):
+        raise PydanticCustomError("moment", "a date or a time such as 2026-01-31 or 2026-01-31T06:00")
+    return value
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
 """A list of names. A single name needs no brackets."""
-Moment = Annotated[datetime, AfterValidator(_in_utc)]
+Moment = Annotated[
+    datetime, BeforeValidator(_as_date_or_time, json_schema_input_type=datetime), AfterValidator(_in_utc)
+]
 """A date or a time, as a datetime in UTC. Without an offset it is in the time zone of its part, or in UTC."""
 Count = Annotated[int, Field(strict=True, ge=1)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_MAX_PARALLELISM)]

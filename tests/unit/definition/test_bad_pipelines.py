@@ -152,6 +152,8 @@ CASES = {
     "an asset that catches up": ('cron: "@daily"', 'catchup: true, asset: "s3://raw/orders"', 2, "schedule.catchup: has no meaning for an asset"),
     "end before start": ("end: 2013-12-31", "end: 2012-12-31", 2, "schedule.end: 2012-12-31 00:00:00+00:00 is before start"),
     "no date": ("start: 2013-01-01", "start: soon", 2, "schedule.start: expected a valid datetime"),
+    "a date without dashes": ("start: 2013-01-01", "start: 20130101", 2, "schedule.start: expected a date or a time such as 2026-01-31 or 2026-01-31T06:00, found 20130101"),
+    "a year as text": ("start: 2013-01-01", "start: '2013'", 2, "schedule.start: expected a date or a time such as"),
     "checks": ("parallelism: 2", "checks: [rows]", 24, "checks: expected a valid dictionary or instance of Checks, found ['rows']"),
     "typo in checks": ("parallelism: 2", "checks: {drfit: {}}", 24, "checks.drfit: unknown key, did you mean 'drift'?"),
     "typo in drift": ("parallelism: 2", "checks: {drift: {entry: {most: 20%}}}", 24, "checks.drift.entry: unknown key, did you mean 'entries'?"),

@@ -99,6 +99,8 @@ def test_a_file_has_one_source_or_several_by_name(tmp_path: Path) -> None:
          "states.n.value: events of sources.refunds, which has no product, would replace it by a null"),
         ({"kind": "value", "fields": {"p": {"agg": "last", "of": ["product", "amount"], "by": "at"}}},
          "states.n.fields.p: events of sources.refunds, which has no product, would replace it by a null"),
+        ({"kind": "value", "value": {"agg": "latest", "by": "at"}},
+         "states.n.value: events of sources.refunds, which has no product, would replace it by a null"),
     ],
 )  # fmt: skip
 def test_a_column_that_every_event_needs_is_in_every_source(
