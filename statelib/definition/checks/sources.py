@@ -82,7 +82,9 @@ def _needed(name: str, state: StateDefinition, pipeline: DeclaredPipeline) -> It
 
 
 def _check_kept_nulls(name: str, state: StateDefinition, sources: Mapping[str, Source]) -> Iterator[Problem]:
-    """Yield a problem per field that would take a null from an event only because its source lacks the column."""
+    """Yield a problem per field that would take a null from an event only because its source lacks the column. A source
+    whose events are all deletes gives no values."""
+    sources = {source_name: source for source_name, source in sources.items() if not _deletes_only(source)}
     for field_name, field in state.fields.items() if state.value is None else [("value", state.value)]:
         keeps_nulls = field.nulls is Nulls.KEEP or field.together
         ordering = {*field.by, *([field.where] if field.where else [])}
@@ -93,3 +95,7 @@ def _check_kept_nulls(name: str, state: StateDefinition, sources: Mapping[str, S
                 text = f"events of sources.{source_name}, which has no {lacking[0]}, would replace it by a null"
                 hint = "name a column in 'by' or 'where' that only the other sources have"
                 yield Problem(where, f"{text}: {hint}")
+
+
+def _deletes_only(source: Source) -> bool:
+    return (source.delete_when or "").strip().lower() == "true"

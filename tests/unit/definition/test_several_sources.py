@@ -118,6 +118,14 @@ def test_a_field_ordered_by_a_column_of_its_own_source_keeps_its_nulls(tmp_path:
     loaded(tmp_path, data)
 
 
+def test_a_source_of_deletes_alone_needs_no_columns_of_the_newest_row(tmp_path: Path) -> None:
+    data = content(states={"n": {"kind": "value", "value": {"agg": "latest", "by": "at"}}}, order_by="at")
+    del data["sources"]["orders"]["columns"]["amount"]
+    assert "sources.orders, which has no amount" in problem_of(tmp_path, data | {"order_by": ()})
+    data["sources"]["orders"]["delete_when"] = "true"
+    loaded(tmp_path, data)
+
+
 def test_each_source_is_ready_by_its_own_conditions(tmp_path: Path) -> None:
     data = content()
     data["sources"]["orders"]["ready"] = {"marker": "_SUCCESS", "timeout": "1h"}
