@@ -1,5 +1,6 @@
 """A YAML file as plain data, with the line number of each field."""
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_NODES = 20_000
 MAX_DEPTH = 20
 MAX_BITS = 64
+_OTHER_BASE = re.compile(r"[-+]?0[0-7_]+|.*:.*")
+"""Numbers that people read as others: YAML's octal numbers, such as 012, and those in base 60, such as 1:30."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,8 @@ class Document:
 
 def read_document(text: str) -> Document:
     """Parse one YAML document. These are problems: a field that is given twice, a key that is not text, a value that
-    does not fit its tag, and more than :data:`MAX_NODES` values or :data:`MAX_DEPTH` levels, where each alias and
-    merged key counts like the values that it repeats."""
+    does not fit its tag, a number in base 8 or 60, and more than :data:`MAX_NODES` values or :data:`MAX_DEPTH` levels,
+    where each alias and merged key counts like the values that it repeats."""
     try:
         if (line := _line_too_deep(text)) is not None:
             return Document(None, (_too_large(()),), {(): line})
@@ -106,6 +109,9 @@ class _Walk:
             return
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
             text = f"expected a whole number of at most {MAX_BITS} bits, found one of {value.bit_length()}"
+            self.problems.append(Problem(where, text))
+        elif type(value) in (int, float) and _OTHER_BASE.fullmatch(str(node.value)):
+            text = f"YAML takes {node.value} for the number {value}: write this number, or put the text in quotes"
             self.problems.append(Problem(where, text))
 
     def _visit_mapping(self, node: yaml.MappingNode, where: Where) -> None:

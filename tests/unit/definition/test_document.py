@@ -46,3 +46,10 @@ def test_invalid_yaml_is_refused(text):
     document = read_document(text)
     assert document.data is None
     assert document.problems[0].text.startswith("not valid YAML: ")
+
+
+@pytest.mark.parametrize(("text", "number"), [("012", 10), ("-0_7", -7), ("1:30", 90), ("1:30.5", 90.5)])
+def test_a_number_that_people_read_as_another_one_is_refused(text, number):
+    document = read_document(f"a: {text}\n")
+    assert document.problems[0].text.startswith(f"YAML takes {text} for the number {number}: write this number")
+    assert read_document(f"a: [0, 10, 0x1F, 0.5, -1, '{text}', 08, 1e3, 01.5, 12:30:99x]\n").problems == ()
