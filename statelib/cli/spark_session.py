@@ -14,6 +14,9 @@ from statelib.errors import InvalidRequestError
 from statelib.extras import require, require_one_pyspark
 from statelib.spark import REMOTE, is_remote_url
 
+_ARGUMENTS, _SHELL = "PYSPARK_SUBMIT_ARGS", "pyspark-shell"
+_QUIET = ("spark.ui.enabled=false", "spark.ui.showConsoleProgress=false")
+
 
 def require_for_runs(pipelines: Iterable[Pipeline]) -> None:
     """Raise NotFoundError (``missing-extra``) if an extra is not installed that runs of the pipelines need: Spark, and
@@ -62,8 +65,17 @@ def _pair(text: str) -> tuple[str, str]:
 def _set_environment(settings: Sequence[str]) -> None:
     os.environ.pop(REMOTE, None)  # PySpark refuses a master beside it
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    quiet = ("spark.ui.enabled=false", "spark.ui.showConsoleProgress=false")
     logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('spark-log4j2.properties').as_uri()}"
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [logging, os.environ.get("SPARK_SUBMIT_OPTS", "")]))
-    words = [word for text in (*quiet, *settings) for word in ("--conf", text)]
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", shlex.join([*words, "pyspark-shell"]))
+    os.environ[_ARGUMENTS] = _arguments(os.environ.get(_ARGUMENTS, ""), settings)
+
+
+def _arguments(present: str, settings: Sequence[str]) -> str:
+    """Return the arguments of spark-submit with these settings behind those that the user's environment has already,
+    because the last one counts."""
+    words = shlex.split(present) or [word for text in _QUIET for word in ("--conf", text)]
+    words = words[: len(words) - (words[-1] == _SHELL)]
+    added = [word for text in settings for word in ("--conf", text)]
+    if added != words[-len(added) :]:  # those of an earlier session of this process
+        words += added
+    return shlex.join([*words, _SHELL])
