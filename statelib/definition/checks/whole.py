@@ -1,5 +1,6 @@
 """Checks of a whole pipeline file, whose parts must fit together. Pure: they yield problems and never raise."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from statelib.definition.checks.blind import check_blind
@@ -15,6 +16,7 @@ from statelib.definition.checks.states import check_state, key_type_text
 from statelib.definition.checks.time import not_declared
 from statelib.definition.checks.touched import check_reads
 from statelib.definition.declared import DeclaredPipeline
+from statelib.definition.frame_columns import frame_columns
 from statelib.definition.parts.model import CheckpointSettings, Hooks
 from statelib.definition.parts.types import Columns, columns_of, is_key_type
 from statelib.definition.problems import Problem, did_you_mean
@@ -37,7 +39,7 @@ def find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     """Yield every problem of a pipeline whose parts have the right form."""
     problems = list(_find_problems(pipeline))
     # Checks and published tables name columns of states, which exist only if the states have no problems.
-    yield from problems or [*check_checks(pipeline), *check_publications(pipeline)]
+    yield from problems or [*_check_columns(pipeline), *check_checks(pipeline), *check_publications(pipeline)]
 
 
 def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
@@ -84,6 +86,21 @@ def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
             yield not_declared(name, columns, ("key", i))
         elif not is_key_type(columns[name]):
             yield Problem(("key", i), key_type_text(name, columns))
+
+
+def _check_columns(pipeline: DeclaredPipeline) -> Iterator[Problem]:
+    """Yield a problem per name that two columns of a state's flat table have: tables and queries would show one of the
+    two under it."""
+    try:
+        schema = pipeline.schema()
+    except StatelibError:
+        return
+    for state in map(schema.state, pipeline.states):
+        names = Counter(column.name for column in frame_columns(pipeline.key, schema.key_type, state))
+        for name in (name for name, times in names.items() if times > 1):
+            text = f"two columns of its table would be called {name!r}, such as a field and the part of an average"
+            hint = "give a field another name, and write its present one in 'renamed_from'"
+            yield Problem(("states", state.name), f"{text}: {hint}")
 
 
 def _check_strategy(backend: Backend, checkpoint: CheckpointSettings) -> Iterator[Problem]:

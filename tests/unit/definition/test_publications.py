@@ -106,6 +106,13 @@ def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
         loaded(tmp_path, both)
 
 
+def test_a_field_with_the_name_of_a_part_of_another_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shown.yaml"
+    path.write_text(REST.replace("total: {agg: sum", "mean.sum: {agg: max"))
+    with pytest.raises(InvalidRequestError, match=r"states\.orders: two columns .* would be called 'mean\.sum'"):
+        load_pipeline(path)
+
+
 RENAMED = """\
 name: shown
 source: {path: "{start}-{end}", columns: {customer: string, item: string, amount: double, at: instant}}
