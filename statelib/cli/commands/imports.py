@@ -83,7 +83,7 @@ def import_statestore(
         from statelib.spark.imports.statestore import StateStoreMapping
 
         mapping = StateStoreMapping(state, pairs_of("--key", key), values, user_key)
-        source = job.StateStoreImport(location, pairs_of("--option", option), mapping)
+        source = job.StateStoreImport(location, pairs_of("--option", option, may_be_empty=True), mapping)
         with session(f"{pipeline} import", master, conf) as spark:
             record = job.import_statestore(spark, deployment, definition, source, OWNER)
         with wiring.telemetry() as receiver:

@@ -115,7 +115,7 @@ def seed(
         until_ms = moment(until, definition.zone)
         seed_interval(definition, until_ms)
         rows = {
-            "format": file_format, "options": pairs_of("--option", option), "where": where,
+            "format": file_format, "options": pairs_of("--option", option, may_be_empty=True), "where": where,
             "mapping": pairs_of("--map", mapped), "without": tuple(without or ()),
         }  # fmt: skip
         if operator and any(rows.values()):
