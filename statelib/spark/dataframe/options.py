@@ -35,14 +35,23 @@ def snapshot_of(options: Mapping[str, str], variables: Mapping[str, str] | None 
     Raises InvalidRequestError (``bad-relocate``), and the errors of :func:`~statelib.flows.views.inspection.resolve`,
     :func:`open_checkpoint` and :meth:`Checkpoint.select`."""
     text, described = options["path"], {} if variables is None else {"environ": variables}
-    if is_id(text) and not Path(text).exists():
+    relocate = _relocation(options.get("relocate"))
+    if is_id(text) and not _has_snapshot(Path(text)):
+        if relocate is not None:
+            raise InvalidRequestError(
+                f"option relocate with {text}, which is no path: the catalog records where its files are",
+                kind="bad-relocate",
+            )
         opened = resolve(deployment(**described), text)
     else:
         path = text if ":" in text else str(Path(text).absolute())
-        opened = open_checkpoint(
-            path, storage_root=storage_root(**described), relocate=_relocation(options.get("relocate"))
-        )
+        opened = open_checkpoint(path, storage_root=storage_root(**described), relocate=relocate)
     return opened.select(options["operator"]) if "operator" in options else opened
+
+
+def _has_snapshot(path: Path) -> bool:
+    """Return whether a path is one of a snapshot. A directory may have the name of a pipeline by chance."""
+    return path.is_file() or (path / "_metadata").exists()
 
 
 def names_of(text: str) -> tuple[str, ...]:

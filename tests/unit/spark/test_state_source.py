@@ -9,6 +9,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, Filter, Greater
 
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
 from statelib.savepoints.opened import Checkpoint
+from statelib.spark.dataframe import options
 from statelib.spark.dataframe.metadata_source import MetadataDataSource
 from statelib.spark.dataframe.state_source import StateDataSource
 from statelib.testing.counting_reader import counting
@@ -90,6 +91,7 @@ def test_columns_and_the_uid_of_the_operator_are_options(directory: Path) -> Non
         ({"relocate": "/a"}, "bad-relocate"),
         ({"path": ""}, "no-path"),
         ({"path": "/nowhere"}, "no-metadata"),
+        ({"path": "sales/4", "relocate": "/a=/b"}, "bad-relocate"),
     ],
 )
 def test_errors_have_a_kind_and_name_it_in_a_note(directory: Path, options: dict[str, str], kind: str) -> None:
@@ -102,6 +104,18 @@ def test_errors_have_a_kind_and_name_it_in_a_note(directory: Path, options: dict
 def _planned(options: dict[str, str]) -> None:
     source = StateDataSource(CaseInsensitiveDict(options))
     source.reader(source.schema())
+
+
+def test_a_directory_with_the_name_of_a_pipeline_does_not_hide_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sales").mkdir()
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+    monkeypatch.setattr(options, "deployment", lambda: None)
+    monkeypatch.setattr(options, "resolve", lambda _deployment, text: asked.append(text))
+    options.snapshot_of({"path": "sales"})
+    assert asked == ["sales"]
 
 
 def test_a_schema_of_the_users_own_is_refused(directory: Path) -> None:
