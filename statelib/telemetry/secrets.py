@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 from statelib.telemetry.logs import SHORTEST_SECRET
 
-_SECRET = re.compile("SECRET|PASSWORD|PASSWD|TOKEN|ACCOUNT_KEY")
+_SECRET = re.compile("SECRET|PASSWORD|PASSWD|TOKEN|ACCOUNT_KEY", re.IGNORECASE)
 """Found in the name of an environment variable whose value is secret."""
 # Up to the last @, because a password may contain @ characters that its user did not percent-encode.
 _IN_URL = re.compile(r"://[^:/@]*:(.*)@|[?&]\w*password=([^&]*)", re.DOTALL | re.IGNORECASE)
