@@ -91,7 +91,7 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
         if first is not pipeline:
             line = read_document(read_file(path)).line(("name",))
             message = f"{path}:{line}: name: {first.path} has the name {pipeline.name!r} already"
-            errors.append(DefinitionError(str(path), message))
+            errors.append(DefinitionError(str(path), message, pipeline=pipeline.name))
     return list(pipelines.values()), errors
 
 

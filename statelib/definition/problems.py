@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 Where = tuple[str | int, ...]
 """Path of a field, for example ``("states", "activity", "fields", "flights", "agg")``."""
@@ -22,12 +23,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class DefinitionError:
-    """A pipeline file that does not load. ``message`` names the file, and has one line per problem."""
+    """A pipeline file that does not load. ``message`` names the file, and has one line per problem. ``pipeline``: the
+    name of a pipeline that has another file already; '' for a file with another fault."""
 
     path: str
     message: str
     hint: str = ""
     kind: str = BAD_PIPELINE
+    pipeline: str = ""
+
+    def may_be(self, pipeline: str) -> bool:
+        """Return whether the file is probably meant as the file of the pipeline: by the name in it, or else by its own
+        name."""
+        return pipeline == (self.pipeline or Path(self.path).stem)
 
 
 def dotted(where: Where) -> str:

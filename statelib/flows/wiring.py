@@ -194,14 +194,15 @@ class Deployment:
         return load_pipelines(Path(self.pipelines_directory))[0]
 
     def pipeline(self, name: str) -> Pipeline:
-        """Return a pipeline by its name. Raises InvalidRequestError if its file does not load, NotFoundError
-        (``no-pipeline``) if it has no file."""
+        """Return a pipeline by its name. Raises InvalidRequestError if its file does not load, or if a second file has
+        its name, such as an old copy: nobody knows which of them is meant. Raises NotFoundError (``no-pipeline``) if it
+        has no file."""
         pipelines, faults = load_pipelines(Path(self.pipelines_directory))
         by_name = {p.name: p for p in pipelines}
+        for fault in faults:
+            if fault.may_be(name):
+                raise InvalidRequestError(fault.message, kind=fault.kind, hint=fault.hint)
         if name not in by_name:
-            for fault in faults:
-                if Path(fault.path).stem == name:
-                    raise InvalidRequestError(fault.message, kind=fault.kind, hint=fault.hint)
             names = ", ".join(sorted(by_name)) or "none"
             raise NotFoundError(
                 f"pipeline {name!r} is not in {self.pipelines_directory}: known are {names}",

@@ -138,8 +138,8 @@ def validate(
 def _named(
     names: Sequence[str], pipelines: list[Pipeline], faults: list[DefinitionError]
 ) -> tuple[list[Pipeline], list[DefinitionError]]:
-    """Return the named pipelines, or all without names, and the faults. A name that no file has is refused, unless
-    there are files that do not load: one of them may be the file that is meant."""
+    """Return the named pipelines, or all without names, and the faults that may concern them. A name that no file has
+    is refused, unless there are files that do not load: one of them may be the file that is meant."""
     if not names:
         return pipelines, faults
     chosen = [pipeline for pipeline in pipelines if pipeline.name in names]
@@ -150,7 +150,7 @@ def _named(
             f"{', '.join(sorted(pipeline.name for pipeline in pipelines)) or 'none'}",
             kind="no-pipeline",
         )
-    return chosen, faults if missing else []
+    return chosen, faults if missing else [fault for fault in faults if any(map(fault.may_be, names))]
 
 
 def _tried(

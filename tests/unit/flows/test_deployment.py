@@ -1,13 +1,16 @@
 """Settings that a deployment refuses before it reads or writes anything."""
 
+import json
 import pickle
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from statelib.catalog.migration import REVISION
+from statelib.cli.main import app
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
 from statelib.flows import wiring
@@ -30,6 +33,16 @@ def test_each_missing_variable_is_named() -> None:
     assert caught.value.kind == "missing-setting"
     assert all(name in caught.value.message for name in VARIABLES if name != "STATELIB_DATA")
     assert "STATELIB_DATA" not in caught.value.message
+
+
+@pytest.mark.parametrize("own", [MINIMAL, MINIMAL | {"backend": "hep"}])
+def test_an_old_copy_of_a_pipeline_file_does_not_take_its_place(tmp_path: Path, own: dict[str, object]) -> None:
+    deployment = wiring.deployment(WHOLE | {"STATELIB_PIPELINES": str(tmp_path)})
+    (tmp_path / "p-copy.yaml").write_text(json.dumps(MINIMAL))
+    assert deployment.pipeline("p").path.endswith("p-copy.yaml")
+    (tmp_path / "p.yaml").write_text(json.dumps(own))
+    with pytest.raises(InvalidRequestError, match=r"p\.yaml:1: (name: .*p-copy.yaml has the name 'p'|backend: exp)"):
+        deployment.pipeline("p")
 
 
 @pytest.mark.parametrize("root", ["s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix", "/srv/state"])
@@ -104,3 +117,12 @@ def test_the_settings_for_workers_do_not_contain_the_catalogs_password() -> None
     assert b"hunter2" not in pickle.dumps(deployment.for_workers())
     assert "hunter2" not in repr(deployment)
     assert deployment.for_workers() == replace(deployment, catalog_url="")
+
+
+def test_a_second_file_of_a_named_pipeline_is_a_fault_of_it(tmp_path: Path) -> None:
+    for name in ("p", "p-copy"):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(MINIMAL))
+    (tmp_path / "q.yaml").write_text("")
+    result = CliRunner().invoke(app, ["pipelines", "validate", "p", "--directory", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "1 valid, 1 not"
