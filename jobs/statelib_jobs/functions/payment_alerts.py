@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 BUDGET = pa.scalar(Decimal("1000.00"), pa.decimal128(18, 2))
 """A customer who has spent more than this in total gets one alert."""
+NOTHING = pa.scalar(Decimal("0.00"), BUDGET.type)
 LARGE = pa.scalar(Decimal("400.00"), pa.decimal128(18, 2))
 """A single payment of more than this is an alert."""
 
@@ -16,8 +17,9 @@ def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, dict[str, pa.Ta
 
     ``events``: customer, amount. ``state``: customer, spent. ``alerts``: customer, amount, reason."""
     sums = state.join(events.group_by("customer").aggregate([("amount", "sum")]), "customer")
-    before = pc.coalesce(sums["spent"], pa.scalar(Decimal("0.00"), BUDGET.type))
-    after = pc.add(before, sums["amount_sum"].cast(BUDGET.type)).cast(BUDGET.type)
+    before = pc.coalesce(sums["spent"], NOTHING)
+    paid = pc.coalesce(sums["amount_sum"].cast(BUDGET.type), NOTHING)  # null if no payment has an amount
+    after = pc.add(before, paid).cast(BUDGET.type)
     totals = pa.table({"customer": sums["customer"], "spent": after})
     passed = totals.filter(pc.and_(pc.less_equal(before, BUDGET), pc.greater(after, BUDGET)))
     large = events.filter(pc.greater(events["amount"], LARGE))
