@@ -3,15 +3,21 @@
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from statelib.definition.parts.model import Count, Part
 
 
 def _by_own_name(value: object) -> object:
-    """Return a mapping from each name of a list to itself; anything else unchanged."""
+    """Return a mapping from each name of a list to itself; anything else unchanged. An empty list is refused, because
+    without ``columns`` all of them are published."""
+    if isinstance(value, list | tuple) and not value:
+        raise PydanticCustomError("columns", "one column or more, or no 'columns' for all of them")
     if isinstance(value, str):
         return {value: value}
-    return {name: name for name in value} if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        return value
+    return {name: name for name in value}
 
 
 Columns = Annotated[
