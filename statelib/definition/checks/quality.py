@@ -8,6 +8,7 @@ from statelib.definition.expectations import (
     COLUMNS,
     EXPECTATIONS,
     SEVERAL,
+    VALUES,
     parameter_problem,
     problems_together,
 )
@@ -15,7 +16,7 @@ from statelib.definition.frame_columns import FrameColumn, frame_columns
 from statelib.definition.parts.quality import Checks, Expectation
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.errors import StatelibError
-from statelib.model.types import ArrayOf, ListOf, MapOf, ObjectArray, Pojo, SetOf, StateType, Tuple
+from statelib.model.types import STRING, ArrayOf, ListOf, MapOf, ObjectArray, Pojo, SetOf, StateType, Tuple
 
 Frames = Mapping[str, Mapping[str, FrameColumn]]
 """Columns by state and name."""
@@ -99,8 +100,26 @@ def _check_expectation(expectation: Expectation, frames: Frames, where: Where) -
             yield Problem(path, f"unknown parameter of {name}{meant or f', it takes {takes}'}")
         elif problem := parameter_problem(form, value):
             yield Problem(path, problem)
-        elif form in (COLUMN, COLUMNS, SEVERAL) and expectation.state in frames:
-            yield from _check_columns(value, expectation.state, frames, path)
+        elif expectation.state in frames:
+            yield from _check_content(form, value, expectation, frames, path)
+
+
+def _check_content(
+    form: str, value: object, expectation: Expectation, frames: Frames, where: Where
+) -> Iterator[Problem]:
+    if form in (COLUMN, COLUMNS, SEVERAL):
+        yield from _check_columns(value, expectation.state, frames, where)
+    elif form == VALUES:
+        yield from _check_values(value, frames[expectation.state].get(str(expectation.parameters.get("column"))), where)
+
+
+def _check_values(values: object, column: FrameColumn | None, where: Where) -> Iterator[Problem]:
+    """Yield the problem of a value that no text of the column equals, such as YAML's NO, which is the boolean false."""
+    assert isinstance(values, list | tuple)
+    others = [value for value in values if not (value is None or isinstance(value, str))]
+    if column is not None and column.type == STRING and others:
+        text = f"column {column.name!r} is {column.type}: expected texts, found {others[0]!r:.40}; put it in quotes"
+        yield Problem(where, text)
 
 
 def _check_columns(value: object, state: str, frames: Frames, where: Where) -> Iterator[Problem]:

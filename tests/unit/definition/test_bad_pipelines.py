@@ -176,6 +176,7 @@ CASES = {
     "values in place of pairs": ("parallelism: 2", "checks: {expectations: [{state: activity, expect: column_pair_values_to_be_in_set, column_A: tailnum, column_B: flights, value_pairs_set: [a]}]}", 24, "checks.expectations.0.value_pairs_set: expected a list of pairs, found ['a']"),
     "one column that is unique together": ("parallelism: 2", "checks: {expectations: [{state: activity, expect: compound_columns_to_be_unique, column_list: [tailnum]}]}", 24, "checks.expectations.0.column_list: expected a list of two or more columns, found ['tailnum']"),
     "column that is not there": ("parallelism: 2", "checks: {expectations: [{state: activity, expect: column_values_to_not_be_null, column: flght}]}", 24, "checks.expectations.0.column: state activity has no column 'flght', did you mean 'flights'?"),
+    "YAML's Norway": ("parallelism: 2", "checks: {expectations: [{state: activity, expect: column_values_to_not_be_in_set, column: tailnum, value_set: [SE, NO]}]}", 24, "checks.expectations.0.value_set: column 'tailnum' is string: expected texts, found False; put it in quotes"),
     "the same twice": ("parallelism: 2", "checks: {expectations: [{state: seen, expect: table_row_count_to_equal, value: 1}, {state: seen, expect: table_row_count_to_equal, value: 1}]}", 24, "checks.expectations.1: table_row_count_to_equal(value=1) is given twice"),
     "YAML's own truth": ("    distance: long", "    on: long", 8, "source.columns: key 'on': expected text (put it in quotes)"),
     "broken YAML": ("key: [tailnum]", "key: [tailnum", 12, "not valid YAML: "),
