@@ -15,7 +15,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
 from statelib.flows import wiring
 from statelib.flows.wiring import VARIABLES
-from statelib.telemetry.secrets import passwords
+from statelib.telemetry.secrets import passwords, secrets
 
 MINIMAL = {
     "name": "p",
@@ -110,6 +110,10 @@ def say_version(path: Path, version: str) -> None:
 )
 def test_passwords_of_a_url_are_recognised_in_every_encoding(url: str, password: set[str]) -> None:
     assert passwords(url) == password
+
+
+def test_a_secret_is_recognised_by_a_name_in_small_letters() -> None:
+    assert secrets({"db_password": "hunter22", "Shop_Token": "abcdefg", "HOME": "/home/me"}) == ("hunter22", "abcdefg")
 
 
 def test_the_settings_for_workers_do_not_contain_the_catalogs_password() -> None:
