@@ -7,7 +7,7 @@ from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
 from statelib.model.key_groups import assign_key_groups
 from statelib.model.key_hash import FieldsHash
-from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import Opaque, Pojo
 from statelib.serializers.columns.arrow import struct_column
 from statelib.serializers.entries.key_hashes import hash_codes
@@ -31,12 +31,11 @@ def encode_entries(
 
     Raise InvalidRequestError (``null-key``, ``bad-column``, ``bad-key-group``, and the codecs' kinds),
     UnsupportedError (``no-key-hash``)."""
+    key_arrow, value_arrow = codec_of(schema.key_type).arrow_type, value_arrow_type(descriptor)
+    table = _with_columns_without_fields(table, {"key": key_arrow, "value": value_arrow})
     unknown = sorted(set(table.column_names) - {"key_group", "key", "value", *_PARTS})
-    key_arrow = codec_of(schema.key_type).arrow_type
-    # a key without fields may be absent, because Parquet cannot store it
-    if "key" not in table.column_names and key_arrow == pa.struct([]):
-        table = table.append_column("key", struct_column([], key_arrow, len(table)))
-    if unknown or "key" not in table.column_names:
+    needed = {"key"} if descriptor.kind is StateKind.TIMERS else {"key", "value"}
+    if unknown or not needed <= set(table.column_names):
         raise InvalidRequestError(
             f"state {descriptor.name!r}: columns {table.column_names}: expected key, value and what its kind needs",
             kind="bad-column",
@@ -49,8 +48,17 @@ def encode_entries(
             type_ = types.get(name)
             parts[argument] = _column(table, name, codec_of(type_).arrow_type if type_ else table[name].type)
     groups = _groups(schema, table, keys, rule)
-    values = _column(table, "value", value_arrow_type(descriptor)) if "value" in table.column_names else keys
+    values = _column(table, "value", value_arrow) if "value" in table.column_names else keys
     return StateRows(encode_keys(schema, descriptor, keys, groups, **parts), encode_values(descriptor, values))
+
+
+def _with_columns_without_fields(table: pa.Table, wanted: dict[str, pa.DataType]) -> pa.Table:
+    """Return the table with those of the ``wanted`` columns that hold no data and are absent: a key or a value without
+    fields, which Parquet cannot store."""
+    for name, arrow_type in wanted.items():
+        if name not in table.column_names and arrow_type == pa.struct([]):
+            table = table.append_column(name, struct_column([], arrow_type, len(table)))
+    return table
 
 
 def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: FieldsHash | None) -> KeyGroups:
