@@ -20,7 +20,7 @@ from statelib.model.key_groups import KeyGroupRange, assign_key_groups
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import Pojo, Row, StateType, Ttl, Tuple
-from statelib.serializers.columns.arrow import struct_column
+from statelib.serializers.columns.arrow import converted, struct_column
 from statelib.serializers.containers.ttl import TIMESTAMP, VALUE
 from statelib.serializers.entries.encoding import encode_entries
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
@@ -90,8 +90,8 @@ def _content(descriptor: StateDescriptor, of: Of, rows: pa.Table, what: str) -> 
     if not isinstance(of, str):
         raise InvalidRequestError(f"{what}, value: expected one column", kind="bad-columns")
     if descriptor.kind is StateKind.TIMERS:
-        return {"timestamp": _cast(_column(rows, of, what), MOMENT, f"{what}, timestamp")}
-    return {"value": _cast(_column(rows, of, what), value_arrow_type(descriptor), f"{what}, value")}
+        return {"timestamp": converted(_column(rows, of, what), MOMENT, f"{what}, timestamp")}
+    return {"value": converted(_column(rows, of, what), value_arrow_type(descriptor), f"{what}, value")}
 
 
 def _given_key_groups(key: Key, max_parallelism: int, rows: pa.Table, what: str) -> pa.Array | None:
@@ -100,7 +100,7 @@ def _given_key_groups(key: Key, max_parallelism: int, rows: pa.Table, what: str)
     if key.hash is None or key.hash.of:
         return None
     name = key.hash.column or key.hash.key_group or ""
-    column = _cast(_column(rows, name, what), pa.int32(), f"{what}, {name}")
+    column = converted(_column(rows, name, what), pa.int32(), f"{what}, {name}")
     if column.null_count:
         raise InvalidRequestError(f"{what}: {column.null_count} nulls in column {name!r}", kind="bad-hash")
     if key.hash.key_group:
@@ -111,7 +111,7 @@ def _given_key_groups(key: Key, max_parallelism: int, rows: pa.Table, what: str)
 def made_of(type_: StateType, of: Of, rows: pa.Table, what: str) -> pa.Array:
     """Return a column of the type, made of the columns that ``of`` names. Raises as :func:`entries_of`."""
     if isinstance(of, str):
-        return _cast(_column(rows, of, what), codec_of(type_).arrow_type, what)
+        return converted(_column(rows, of, what), codec_of(type_).arrow_type, what)
     parts = _parts(type_)
     if parts is None:
         raise InvalidRequestError(f"{what}: type {type_} has no parts, expected one column", kind="bad-columns")
@@ -130,7 +130,7 @@ def _part(type_: StateType | None, arrow: pa.DataType, of: Of, rows: pa.Table, w
         return made_of(type_, of, rows, what)
     if not isinstance(of, str):
         raise InvalidRequestError(f"{what}: expected one column", kind="bad-columns")
-    return _cast(_column(rows, of, what), arrow, what)
+    return converted(_column(rows, of, what), arrow, what)
 
 
 def _parts(type_: StateType) -> dict[str, StateType | None] | None:
@@ -166,15 +166,6 @@ def _column(rows: pa.Table, name: str, what: str) -> pa.Array:
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
-def _cast(column: pa.Array, wanted: pa.DataType, what: str) -> pa.Array:
-    try:
-        return column if column.type == wanted else column.cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidRequestError(
-            f"{what}: a column of type {column.type}, expected {wanted}: {error}", kind="bad-value-type"
-        ) from error
 
 
 def chunks(operator: KeyedOperator, first: int, batches: Iterable[Batch]) -> Iterator[Chunk]:

@@ -62,6 +62,43 @@ def scalar_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) ->
         ) from error
 
 
+def converted(column: pa.Array, arrow_type: pa.DataType, what: str) -> pa.Array:
+    """Return a user's column as ``arrow_type``. ``what`` names it in errors.
+
+    The fields of structs may have another order, but each must be there and no other: Arrow's cast would make nulls of
+    fields that are missing, and drop the others.
+
+    Raise InvalidRequestError (``bad-value-type``)."""
+    if column.type == arrow_type:
+        return column
+    unmatched = _unmatched_fields(column.type, arrow_type)
+    try:
+        if not unmatched:
+            return column.cast(arrow_type)
+        problem = f"only one of them has the {'field' if len(unmatched) == 1 else 'fields'} {', '.join(unmatched)}"
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        problem = str(error)
+    raise InvalidRequestError(
+        f"{what} is of type {column.type}, expected {arrow_type}: {problem}", kind="bad-value-type"
+    )
+
+
+def _unmatched_fields(actual: pa.DataType, expected: pa.DataType) -> list[str]:
+    """Return the names of the fields that structs of one of the types have, at any depth, and those of the other have
+    not."""
+    if pat.is_struct(actual) and pat.is_struct(expected):
+        names, wanted = ([field.name for field in type_] for type_ in (actual, expected))
+        shared = [name for name in wanted if name in names]
+        inside = [_unmatched_fields(actual.field(name).type, expected.field(name).type) for name in shared]
+        return sorted({*names} ^ {*wanted}) + [name for inner in inside for name in inner]
+    if pat.is_map(actual) and pat.is_map(expected):
+        keys = _unmatched_fields(actual.key_type, expected.key_type)
+        return keys + _unmatched_fields(actual.item_type, expected.item_type)
+    if hasattr(actual, "value_type") and hasattr(expected, "value_type"):
+        return _unmatched_fields(actual.value_type, expected.value_type)
+    return []
+
+
 def wrong_arrow_type(actual: pa.DataType, expected: pa.DataType, what: StateType) -> InvalidRequestError:
     """Return the error for a column whose Arrow type does not fit the type ``what``."""
     return InvalidRequestError(f"column of type {what}: expected {expected}, found {actual}", kind="bad-value-type")

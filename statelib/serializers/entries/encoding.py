@@ -9,7 +9,7 @@ from statelib.model.key_groups import assign_key_groups
 from statelib.model.key_hash import FieldsHash
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import Opaque, Pojo
-from statelib.serializers.columns.arrow import struct_column
+from statelib.serializers.columns.arrow import converted, struct_column
 from statelib.serializers.entries.key_hashes import hash_codes
 from statelib.serializers.entries.keys import KeyGroups, encode_keys
 from statelib.serializers.entries.rows import StateRows
@@ -81,11 +81,5 @@ def _is_user_class(schema: KeyedStateSchema) -> bool:
 
 
 def _column(table: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
-    column = table[name]
-    try:
-        column = column.cast(wanted) if column.type != wanted else column
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidRequestError(
-            f"column {name!r} is of type {column.type}, expected {wanted}: {error}", kind="bad-value-type"
-        ) from error
+    column = converted(table[name], wanted, f"column {name!r}")
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -65,6 +65,7 @@ def test_values_are_built_from_columns(type_: str, of: object, expected: list[ob
         ("tuple<long, string>", ["n"], "bad-columns"),
         ("tuple<long, string>", ["n", "a.b", "n"], "bad-columns"),
         ("row<a: int>", {"b": "n"}, "bad-columns"),
+        ("row<name: string, age: int>", "who", "bad-value-type"),
     ],
 )
 def test_columns_of_the_wrong_type_are_refused_by_name(type_: str, of: object, kind: str) -> None:

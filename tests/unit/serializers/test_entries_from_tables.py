@@ -33,3 +33,31 @@ def test_a_table_of_timers_needs_no_column_of_values() -> None:
 
 def test_values_without_fields_need_no_column_because_parquet_cannot_store_one() -> None:
     assert encoded("pojo<a.Empty;>", key=pa.array(["a", "b"])) == [b"\x02", b"\x02"]
+
+
+ROW = "row<flights: long, last: row<dest: string, at: long>>"
+
+
+def test_fields_of_structs_are_matched_by_name_in_any_order() -> None:
+    key = pa.array(["a"])
+    right = pa.array([{"flights": 3, "last": {"dest": "JFK", "at": 1}}])
+    swapped = pa.array([{"last": {"at": 1, "dest": "JFK"}, "flights": 3}])
+    assert encoded(ROW, key=key, value=swapped) == encoded(ROW, key=key, value=right)
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        ({"flights": 3}, "field last"),
+        ({"flights": 3, "last": {"dest": "JFK", "at": 1}, "more": 1}, "field more"),
+        ({"flights": 3, "last": {"destination": "JFK", "at": 1}}, "fields dest, destination"),
+    ],
+)
+def test_a_struct_with_other_fields_is_refused_rather_than_filled_with_nulls(value: dict, fields: str) -> None:
+    for type_, cell in ((ROW, value), (f"list<{ROW}>", [value]), (f"map<string, {ROW}>", value)):
+        column = pa.array([cell])
+        if type_.startswith("map"):
+            column = pa.array([[("k", cell)]], pa.map_(pa.string(), column.type))
+        with pytest.raises(StatelibError, match=f"only one of them has the {fields}$") as caught:
+            encoded(type_, key=pa.array(["a"]), value=column)
+        assert caught.value.kind == "bad-value-type"
