@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from statelib.formats.keyed.header import VERSION, decode_keyed_header, encode_header, read_framed, read_meta_info
 from statelib.model.state import KeyedStateSchema
-from statelib.wire.reader import Reader
+from statelib.serializers.snapshots import ForeignReader
 from statelib.wire.writer import Writer
 
 
@@ -29,7 +29,7 @@ def header_parts(data: bytes | memoryview, what: str = "keyed header") -> Header
     """
     header = decode_keyed_header(data, 1, what)
     content = bytes(data[: header.size_bytes])
-    reader = Reader(content, what)
+    reader = ForeignReader(content, what)  # the header was decoded above, so its bytes make sense
     reader.i32()
     reader.bool()
     start = reader.offset

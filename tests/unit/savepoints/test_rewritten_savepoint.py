@@ -15,10 +15,11 @@ from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import LONG, STRING
+from statelib.model.types import LONG, STRING, Opaque
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
+from statelib.wire.writer import Writer
 from tests.unit.formats.test_manifest import MANIFEST
 
 COUNT = StateDescriptor("count", StateKind.VALUE, LONG)
@@ -98,6 +99,21 @@ def test_only_the_dropped_state_is_removed(saved: Checkpoint, tmp_path: Path) ->
     for state in ("count", "by_day"):
         assert pairs(again, "counts", state) == pairs(saved, "counts", state)
     assert data(again, "other") == data(saved, "other")
+
+
+def test_the_state_beside_one_of_a_users_serializer_can_be_changed(tmp_path: Path) -> None:
+    snapshot = Writer()
+    snapshot.utf("com.acme.MoneySerializer$Snapshot")
+    snapshot.i32(3)
+    money = StateDescriptor("money", StateKind.VALUE, Opaque("com.acme.MoneySerializer", "", snapshot.getvalue()))
+    stored = {"money": pa.table({"key": KEYS, "value": pa.array([b"\x01\x02"] * 300)}), "count": tables()["count"]}
+    with SavepointWriter(NewSavepoint(str(tmp_path), "first")) as writer:
+        writer.add(KeyedOperator("counts", KeyedStateSchema(STRING, 200, (money, COUNT)), 3), stored)
+        saved = open_checkpoint(writer.publish())
+    change = OperatorChange(drop=frozenset({"count"}))
+    again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), changes={"counts": change}))
+    assert names(again, "counts") == ["money"]
+    assert pairs(again, "counts", "money") == pairs(saved, "counts", "money")
 
 
 def test_a_dropped_operator_is_removed(saved: Checkpoint, tmp_path: Path) -> None:
