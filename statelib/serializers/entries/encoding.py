@@ -8,9 +8,8 @@ from statelib.model.amounts import number_of
 from statelib.model.key_groups import assign_key_groups
 from statelib.model.key_hash import FieldsHash
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import Opaque, Pojo
 from statelib.serializers.columns.arrow import converted, struct_column
-from statelib.serializers.entries.key_hashes import hash_codes
+from statelib.serializers.entries.key_hashes import has_own_hash, hash_codes
 from statelib.serializers.entries.keys import KeyGroups, encode_keys
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values, value_arrow_type
@@ -64,7 +63,7 @@ def _with_columns_without_fields(table: pa.Table, wanted: dict[str, pa.DataType]
 def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: FieldsHash | None) -> KeyGroups:
     if keys.null_count:
         raise InvalidRequestError(f"{keys.null_count} of {number_of(len(keys), 'key')} are null", kind="null-key")
-    if rule is None and "key_group" in table.column_names and _is_user_class(schema):
+    if rule is None and "key_group" in table.column_names and has_own_hash(schema.key_type):
         groups = np.asarray(table["key_group"].to_numpy(), np.int32)
         if len(groups) and not (int(groups.min()) >= 0 and int(groups.max()) < schema.max_parallelism):
             raise InvalidRequestError(
@@ -73,11 +72,6 @@ def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: Fie
             )
         return groups
     return assign_key_groups(hash_codes(schema.key_type, keys, rule), schema.max_parallelism)
-
-
-def _is_user_class(schema: KeyedStateSchema) -> bool:
-    """Return whether the hash of a key is computed by the user's own code."""
-    return isinstance(schema.key_type, Pojo | Opaque)
 
 
 def _column(table: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:

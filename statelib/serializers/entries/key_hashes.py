@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.model.key_hash import FieldsHash
-from statelib.model.types import Pojo, StateType
+from statelib.model.types import Like, Opaque, Pojo, StateType, parts_of
 from statelib.serializers.columns.codec import Hashes
 from statelib.serializers.columns.java_hashes import nulls_to_zero, signed
 from statelib.serializers.registry import codec_of
@@ -20,9 +20,9 @@ def hash_codes(key_type: StateType, keys: pa.Array, rule: FieldsHash | None = No
     """Return ``hashCode()`` of each key. ``rule``: for keys of a user's class, and only for them.
 
     Raise UnsupportedError (``no-key-hash``) for a class without a rule, InvalidRequestError (``bad-key-hash``)."""
-    if isinstance(key_type, Pojo) and rule is None:
+    if rule is None and has_own_hash(key_type):
         raise UnsupportedError(
-            f"keys of class {key_type.java_class}: their key group comes from the class's own hashCode",
+            f"keys of type {key_type}: their key group comes from a hashCode of a class of its own",
             kind="no-key-hash",
             hint="declare how it combines fields, such as hash: {of: [id, name], start: 0}, or give a column of hashes",
         )
@@ -36,6 +36,12 @@ def hash_codes(key_type: StateType, keys: pa.Array, rule: FieldsHash | None = No
             column = pa.StructArray.flatten(keys)[keys.type.get_field_index(name)]
         words = words * np.uint32(rule.times & _MASK) + nulls_to_zero(codec_of(type_).java_hash, column)
     return signed(words)
+
+
+def has_own_hash(key_type: StateType) -> bool:
+    """Return whether a class that statelib does not have computes the hash of a key or of a part of it: a user's class,
+    or one whose values are stored as those of another type, such as a case class of Scala."""
+    return isinstance(key_type, Pojo | Opaque | Like) or any(map(has_own_hash, parts_of(key_type)))
 
 
 def rule_types(key_type: StateType, rule: FieldsHash) -> list[tuple[str, StateType]]:

@@ -12,8 +12,8 @@ from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange, subtask_range
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
-from statelib.model.types import Opaque, Pojo
 from statelib.serializers.entries.key_group_check import prove_key_groups
+from statelib.serializers.entries.key_hashes import has_own_hash
 from statelib.serializers.entries.keys import decode_keys
 from statelib.serializers.entries.rows import StateRows
 from statelib.snapshots.uploads.streams import Uploads
@@ -62,7 +62,7 @@ def _checked_chunks(operator: KeyedOperator, chunks: Iterable[Chunk]) -> Iterato
     """Yield the chunks. Raise an error if a key occurs twice, or an entry is in the wrong key group.
 
     The key group is checked only if the hash of the key can be computed."""
-    is_hash_computable = operator.key_hash is not None or not isinstance(operator.schema.key_type, Pojo | Opaque)
+    is_hash_computable = operator.key_hash is not None or not has_own_hash(operator.schema.key_type)
     for chunk in chunks:
         for descriptor, rows in zip(operator.schema.states, chunk.states, strict=True):
             _check_distinct(operator.schema, descriptor, rows)

@@ -11,12 +11,13 @@ from statelib.model.key_groups import KeyGroupRange, assign_key_groups
 from statelib.model.key_hash import FieldsHash
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import LONG, STRING
+from statelib.model.types import LONG, STRING, Like, StateType, Tuple
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.serializers.entries.encoding import encode_entries
 from statelib.serializers.entries.keys import encode_keys
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.entries.values import encode_values
+from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type
 from statelib.snapshots.writers.keyed import chunk_of, write_subtask
 
@@ -99,3 +100,24 @@ def test_a_column_of_key_groups_is_accepted_only_for_keys_of_a_users_class() -> 
     assert caught.value.kind == "bad-key-group"
     longs = table.set_column(0, "key", pa.array([42], pa.int64()))
     assert encode_entries(LONGS.schema, VALUE, longs).keys.to_list()[0][0] == 29
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"),
+    [
+        (Like(Tuple((STRING, LONG)), "a.CaseClassSerializer", b"the snapshot of Flink"), {"f0": "a", "f1": 1}),
+        (parse_type("tuple<string, pojo<a.K; id: int>>"), {"f0": "a", "f1": {"id": 1}}),
+    ],
+)
+def test_stored_key_groups_of_keys_with_a_hash_of_their_own_are_used_and_not_checked(
+    tmp_path: Path, type_: StateType, key: dict
+) -> None:
+    schema = KeyedStateSchema(type_, 128, (VALUE,))
+    keys = pa.array([key], codec_of(schema.key_type).arrow_type)
+    table = pa.table({"key": keys, "value": pa.array([1]), "key_group": pa.array([77], pa.int32())})
+    rows = encode_entries(schema, VALUE, table)
+    assert rows.keys.to_list()[0][0] == 77
+    assert write(tmp_path, KeyedOperator("op", schema), [rows])
+    with pytest.raises(StatelibError, match="a hashCode of a class of its own") as caught:
+        encode_entries(schema, VALUE, table.drop_columns("key_group"))
+    assert caught.value.kind == "no-key-hash"
