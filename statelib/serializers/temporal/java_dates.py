@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from statelib.model.types import JAVA_SCALARS, Scalar
 from statelib.serializers.aspects.json_values import NULL, Json
-from statelib.serializers.aspects.plain_hashing import NO_PLAIN_HASH
+from statelib.serializers.aspects.plain_hashing import folded, plain_scalar
 from statelib.serializers.aspects.snapshot_payloads import plain_class, plain_snapshot
 from statelib.serializers.aspects.type_support import TypeSupport, scalar_support
 from statelib.serializers.columns.codec import Cursor
@@ -60,7 +60,7 @@ def _millis_support(name: str) -> TypeSupport[Scalar]:
         TemporalCodec(scalar, pa.timestamp("ms"), 8, big_endian, _parse_millis, fold_long),
         read_json,
         plain_snapshot(scalar, plain_class(f"{_CLASSES[name]}Serializer")),
-        NO_PLAIN_HASH,
+        plain_scalar(lambda value: folded(value.value)),
     )
 
 
@@ -70,6 +70,6 @@ JAVA_DATES = (
         TemporalCodec(_SQL_TIMESTAMP, pa.timestamp("ns"), 12, _timestamp_bytes, _parse_timestamp, _timestamp_hash),
         _read_timestamp,
         plain_snapshot(_SQL_TIMESTAMP, plain_class("SqlTimestampSerializer")),
-        NO_PLAIN_HASH,
+        plain_scalar(lambda value: folded(value.value // 1_000_000)),
     ),
 )

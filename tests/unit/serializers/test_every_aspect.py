@@ -72,7 +72,7 @@ EXAMPLES: dict[str, list[Any]] = {
 WITHOUT_SNAPSHOT = {"stringvalue", "option", "oneof", "opaque", "like"}
 """Types whose snapshot only Flink writes, and whose examples have none."""
 WITHOUT_PLAIN_HASH = {
-    "bytes", "void", "javadate", "sqldate", "sqltime", "sqltimestamp", "stringvalue", "timewindow", "globalwindow",
+    "bytes", "void", "stringvalue", "timewindow", "globalwindow",
     "array", "list", "set", "map", "objects", "ttl", "enum", "pojo", "opaque", "like", "oneof", "option",
 }  # fmt: skip
 """Types that are no keys, or whose hash is not checked a second time."""

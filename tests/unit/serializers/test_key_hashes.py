@@ -33,6 +33,10 @@ SAMPLES = {
     "time": [0, 1, 86_399_999_999_999],
     "datetime": [-1, 0, 1_700_000_000_123_456_789, -(2**62)],
     "instant": [-1, 0, 1_700_000_000_123_456_789, -(2**62)],
+    "javadate": [-1, 0, 1_700_000_000_123, -(2**62)],
+    "sqldate": [-1, 0, 1_700_000_000_123],
+    "sqltime": [-1, 0, 86_399_999],
+    "sqltimestamp": [-1, 0, 1_700_000_000_123_456_789, -(2**62)],
     "bigint": ["0", "-1", "1", str(2**70), str(-(2**64)), str(2**63)],
     "bigdecimal": ["0", "1.0", "1.00", "-12.345", "1E+3", str(2**70)],
     "tuple<string, long>": [{"f0": "a", "f1": 1}, {"f0": "", "f1": -7}],
@@ -47,7 +51,7 @@ SAMPLES = {
 
 def column(text: str) -> pa.Array:
     wanted = codec_of(parse_type(text)).arrow_type
-    if text in ("date", "time", "datetime", "instant"):
+    if text in ("date", "time", "datetime", "instant", "javadate", "sqldate", "sqltime", "sqltimestamp"):
         return pa.array(SAMPLES[text], pa.int32() if text == "date" else pa.int64()).cast(wanted)
     return pa.array(SAMPLES[text], wanted)
 
