@@ -19,6 +19,8 @@ from statelib.serializers.temporal.dates import date_text
 from statelib.wire.json_text import json_text
 
 _NANOS = 1_000_000_000
+_MAX_DIGITS = 4000
+"""The most digits of a whole number that is a JSON number. Python converts no more than about 4300 at once."""
 
 
 def entry_lines(operator: str, schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> Iterator[str]:
@@ -68,6 +70,11 @@ def natural(typed: Json, kind: StateType | None = None) -> Any:
 def _number(text: str) -> float | str:
     """Return the number; infinity and NaN, which JSON lacks, stay text."""
     return text if text.lstrip("-") in ("NaN", "Infinity") else float(text)
+
+
+def _integer(text: str) -> int | str:
+    """Return the number; one of more digits than Python converts stays text."""
+    return int(text) if len(text) <= _MAX_DIGITS else text
 
 
 def _map(pairs: list[list[Json]]) -> Any:
@@ -120,7 +127,7 @@ _FORMS: dict[str, Callable[[Json], Any]] = {
     "double": lambda typed: _number(typed["v"]),
     "char": lambda typed: chr(typed["v"]),
     "bytes": lambda typed: base64.b64encode(bytes.fromhex(typed["hex"])).decode("ascii"),
-    "bigint": lambda typed: int(typed["v"]),
+    "bigint": lambda typed: _integer(typed["v"]),
     "bigdecimal": _decimal,
     "instant": lambda typed: _moment(typed["sec"], typed["nano"]) + "Z",
     "localtime": lambda typed: _time(typed["nanoOfDay"]),

@@ -18,6 +18,7 @@ ONE, TEXT = {"type": "long", "v": 1}, {"type": "string", "v": "x"}
         ({"type": "char", "v": 233}, "é"),
         ({"type": "bytes", "hex": "00ff"}, "AP8="),
         ({"type": "bigint", "v": "-170141183460469231731687303715884105728"}, -(2**127)),
+        ({"type": "bigint", "v": "-" + "9" * 5000}, "-" + "9" * 5000),
         ({"type": "bigdecimal", "unscaled": "-5", "scale": 3}, "-0.005"),
         ({"type": "bigdecimal", "unscaled": "1250", "scale": 2}, "12.50"),
         ({"type": "bigdecimal", "unscaled": "7", "scale": -3}, "7E3"),
