@@ -88,7 +88,10 @@ class BigNumberCodec:
                 return int(Decimal(text)) if _INTEGER.fullmatch(text) else int(text), 0
             sign, digits, exponent = Decimal(text).as_tuple()
             unscaled = int(Decimal((0, digits, 0)))
-            return -unscaled if sign else unscaled, -int(exponent)
+            scale = -int(exponent)
+            if not -(2**31) <= scale < 2**31:
+                raise ValueError(f"a scale of {scale}")
+            return -unscaled if sign else unscaled, scale
         except (ValueError, InvalidOperation) as error:
             raise InvalidRequestError(
                 f"column of type {self.type}: expected a number, found {text[:100]!r}", kind="bad-value"

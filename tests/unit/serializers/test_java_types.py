@@ -177,3 +177,10 @@ def test_a_big_decimal_has_the_bytes_of_a_decimal_of_its_scale() -> None:
         fixed = codec_of(parse_type("decimal(4, 2)")).encode(pa.array([Decimal(text)], pa.decimal128(4, 2)))
         assert big.to_list() == fixed.to_list()
     assert codec_of(parse_type("bigdecimal")).encode(pa.array(["0.10"])).to_list() == [b"\0\0\0\3\0\0\0\2"]
+
+
+@pytest.mark.parametrize("text", ["1E+99999999999", "1E-2147483648", "NaN", "Infinity", "1E+99999999999999999999", "a"])
+def test_texts_that_are_no_bigdecimal_are_refused(text: str) -> None:
+    with pytest.raises(StatelibError, match="expected a number") as caught:
+        codec_of(parse_type("bigdecimal")).encode(pa.array([text]))
+    assert caught.value.kind == "bad-value"
