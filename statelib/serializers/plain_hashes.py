@@ -14,7 +14,7 @@ from statelib.errors import UnsupportedError
 from statelib.model.key_hash import FieldsHash
 from statelib.model.types import Pojo, StateType
 from statelib.serializers.aspects.plain_hashing import MASK, combined, finished, mixed, signed
-from statelib.serializers.registry import codec_of, support_of
+from statelib.serializers.registry import key_bytes, support_of
 
 
 def plain_hashes(type_: StateType, values: pa.Array, rule: FieldsHash | None = None) -> list[int]:
@@ -23,7 +23,7 @@ def plain_hashes(type_: StateType, values: pa.Array, rule: FieldsHash | None = N
     Raise UnsupportedError (``no-key-hash``)."""
     of_bytes = support_of(type_).plain_hash.of_bytes
     if of_bytes is not None:
-        return [signed(of_bytes(data)) for data in codec_of(type_).encode(values).to_list()]
+        return [signed(of_bytes(data)) for data in key_bytes(type_, values).to_list()]
     if isinstance(type_, Pojo) and rule is not None:
         return [signed(_by_rule(type_, value, rule)) for value in values]
     return [signed(_HASHER.of_key(type_, value)) for value in values]

@@ -7,9 +7,11 @@ A new type is a file that makes its ``TypeSupport``, and one line in :data:`TYPE
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
+
 from statelib.model.types import Scalar, StateType
 from statelib.serializers.aspects.type_support import TypeSupport, no_serializer
-from statelib.serializers.columns.codec import Codec
+from statelib.serializers.columns.codec import Codec, KeyEncoder
 from statelib.serializers.containers.arrays import ARRAYS
 from statelib.serializers.containers.either import EITHER
 from statelib.serializers.containers.lists import LISTS
@@ -40,6 +42,7 @@ from statelib.serializers.temporal.datetimes import DATETIMES
 from statelib.serializers.temporal.instants import INSTANTS
 from statelib.serializers.temporal.java_dates import JAVA_DATES
 from statelib.serializers.temporal.times import TIMES
+from statelib.wire.ragged import Ragged
 
 TYPES: tuple[TypeSupport[Any], ...] = (
     BOOLEANS,
@@ -85,6 +88,14 @@ def support_of(type: StateType) -> TypeSupport[Any]:  # noqa: A002
         scalars = ", ".join(str(each) for each in _BY_TYPE if isinstance(each, Scalar))
         raise no_serializer(type, f"scalars are {scalars}")
     return support
+
+
+def key_bytes(type: StateType, keys: pa.Array) -> Ragged:  # noqa: A002
+    """Return the bytes of each key of a type. They may differ from those of an equal value that is no key.
+
+    Raise as ``encode`` of the codec does."""
+    codec = codec_of(type)
+    return codec.encode_keys(keys) if isinstance(codec, KeyEncoder) else codec.encode(keys)
 
 
 @lru_cache(maxsize=1024)

@@ -21,7 +21,7 @@ from statelib.functions.timers import remove
 from statelib.model.amounts import number_of
 from statelib.serializers.columns.arrow import one_nan
 from statelib.serializers.entries.keys import group_prefix, only_entries, prefixed_keys
-from statelib.serializers.registry import codec_of
+from statelib.serializers.registry import key_bytes
 from statelib.wire.ragged import Ragged, concat, join
 
 
@@ -58,7 +58,7 @@ def without_deleted(
     questioned = np.flatnonzero((latest >= 0) & (changes != DELETED))
     after = questioned[_is_after(order, questioned, latest[questioned], order_by)]
     first = grouping.first[picked >= 0]
-    encoded = codec_of(backend.schema.key_type).encode(one_nan(keys.take(pa.array(first))))
+    encoded = key_bytes(backend.schema.key_type, one_nan(keys.take(pa.array(first))))
     prefixed = join([group_prefix(backend.schema, groups[first]), encoded])
     (deleted or partial(_clear_keys, backend))(prefixed)
     rows = np.sort(np.concatenate([untouched, after]))

@@ -1,6 +1,6 @@
 """The port of this room: a codec turns a column of values of one type into bytes and back."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -65,3 +65,11 @@ class Codec(Protocol):
 
     def deep_hash(self, values: pa.Array) -> Hashes:
         """Return the number that each value adds to the hash of a Row that holds it (``RowUtils.deepHashCode``)."""
+
+
+@runtime_checkable
+class KeyEncoder(Protocol):
+    """A codec that writes other bytes for some values if they are keys. Both forms are read in the same way."""
+
+    def encode_keys(self, keys: pa.Array) -> Ragged:
+        """Return one row of bytes per key, as :meth:`Codec.encode` does for other values."""

@@ -19,7 +19,7 @@ from statelib.serializers.columns.codec import Cursor
 from statelib.serializers.columns.cursors import big_endian, encode_varlen, require
 from statelib.serializers.entries.rows import key_groups_of
 from statelib.serializers.entries.timers import MOMENT_BYTES, decode_moments, encode_moments
-from statelib.serializers.registry import codec_of
+from statelib.serializers.registry import codec_of, key_bytes
 from statelib.serializers.typed_json import opaque_is_last, opaque_part
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join
 
@@ -88,7 +88,7 @@ def encode_keys(
     user_type = descriptor.user_key_type
     parts = KeyParts(
         groups,
-        codec_of(schema.key_type).encode(one_nan(keys)),
+        key_bytes(schema.key_type, one_nan(keys)),
         codec_of(descriptor.namespace_type).encode(spaces),
         None if user_type is None else codec_of(user_type).encode(one_nan(user_keys)),
     )

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.serializers.registry import codec_of
+from statelib.serializers.plain_hashes import plain_hashes
+from statelib.serializers.registry import codec_of, key_bytes
 from statelib.serializers.type_text import parse_type
 from statelib.serializers.typed_json import json_reader
 from statelib.wire.reader import Reader
@@ -74,3 +75,19 @@ def test_invalid_text_and_nulls_are_refused() -> None:
         codec = codec_of(parse_type(text))
         with pytest.raises(InvalidRequestError, match="no null"):
             codec.encode(pa.nulls(1, codec.arrow_type))
+
+
+def test_keys_have_the_bytes_that_flinks_generated_code_reserves_for_nulls() -> None:
+    kind = parse_type("rowdata<k: BIGINT, t: TIMESTAMP(9), d: DECIMAL(38, 2), s: TIMESTAMP(3), v: VARCHAR(20)>")
+    key = {"k": 5, "t": None, "d": None, "s": None, "v": "0123456789"}
+    keys = pa.array([key, {**key, "t": 7_000_001, "d": Decimal("1.00")}], codec_of(kind).arrow_type)
+    text = b"0123456789" + bytes(6)
+    slots = [5, 48 << 32, 56 << 32, 0, 72 << 32 | 10]
+    row = b"\0\x0e" + bytes(6) + b"".join(slot.to_bytes(8, "little") for slot in slots) + bytes(8 + 16) + text
+    rows = key_bytes(kind, keys)
+    assert rows.to_list()[0] == len(row).to_bytes(4, "big") + row
+    assert rows.to_list()[1] == codec_of(kind).encode(keys).to_list()[1]
+    assert plain_hashes(kind, keys) == codec_of(kind).java_hash(keys).tolist()
+    again, _ = codec_of(kind).decode(rows.data, rows.starts, rows.offsets[1:])
+    assert again.equals(keys)
+    assert len(codec_of(kind).encode(keys).to_list()[0]) == len(row) + 4 - 24

@@ -150,5 +150,13 @@ def _read_json(type_: LogicalType, reader: Reader, _types: LogicalTypes) -> Json
 
 
 DECIMALS = LogicalSupport(
-    ("DECIMAL",), _arrow_type, eight_bytes, _read_slots, _write_slots, _slot_json, _codec, _read_json
+    ("DECIMAL",),
+    _arrow_type,
+    eight_bytes,
+    _read_slots,
+    _write_slots,
+    _slot_json,
+    _codec,
+    _read_json,
+    reserved_bytes=lambda type_: 0 if _is_compact(type_) else DECIMAL_BYTES,
 )

@@ -33,7 +33,8 @@ class LogicalSupport:
     ``roots``: the names of the types. ``arrow_type``: the type of a column of values. ``slot_bytes``: the size of a
     slot in an array; in a row all slots have eight bytes. ``read_slots`` and ``write_slots``: from slots to columns and
     back. ``slot_json``: the typed JSON of one slot.
-    ``codec`` and ``read_json``: for values outside of rows, such as the elements that an aggregate collects."""
+    ``codec`` and ``read_json``: for values outside of rows, such as the elements that an aggregate collects.
+    ``reserved_bytes``: the size of what lies after the slots of a key for a null."""
 
     roots: tuple[str, ...]
     arrow_type: ArrowType
@@ -43,6 +44,7 @@ class LogicalSupport:
     slot_json: Callable[[LogicalType, Region, int, "LogicalTypes"], Json]
     codec: MakeCodec
     read_json: Callable[[LogicalType, Reader, "LogicalTypes"], Json]
+    reserved_bytes: Callable[[LogicalType], int] = lambda _type: 0
 
 
 class LogicalTypes:

@@ -19,7 +19,7 @@ from statelib.serializers.columns.cursors import spread
 from statelib.serializers.columns.java_hashes import Words, signed
 from statelib.serializers.sql.values.json_slots import Region
 from statelib.serializers.sql.values.logical_support import LogicalTypes, span_support
-from statelib.serializers.sql.values.sized_codec import SizedCodec
+from statelib.serializers.sql.values.sized_codec import SizedCodec, sized
 from statelib.serializers.sql.values.slots import SLOT_BYTES, Spans, moved
 from statelib.wire.ragged import Ragged, from_fixed, join
 
@@ -29,13 +29,20 @@ _SEED = np.uint32(42)
 
 @dataclass(frozen=True)
 class BinaryRowCodec(SizedCodec):
-    """The codec of rows, which are the keys of Flink SQL."""
+    """The codec of rows, which are the keys of Flink SQL. The generated code that makes keys reserves bytes for some of
+    their nulls, and a key is found by its bytes."""
+
+    def encode_keys(self, keys: pa.Array) -> Ragged:
+        return sized(self._key_rows(keys))
+
+    def _key_rows(self, keys: pa.Array) -> Ragged:
+        return _write(self.type.type, keys, self.types, reserving=True)
 
     def java_hash(self, values: pa.Array) -> Hashes:
         """Return the hash of each row: Murmur3 of its bytes."""
         without_nulls, valid = present(values)
         result = np.zeros(len(values), np.int32)
-        result[valid] = signed(_murmur(self.rows(without_nulls)))
+        result[valid] = signed(_murmur(self._key_rows(without_nulls)))
         return result
 
     def deep_hash(self, values: pa.Array) -> Hashes:
@@ -95,7 +102,7 @@ def _read(type_: LogicalType, spans: Spans, types: LogicalTypes) -> pa.Array:
     return struct_column(columns, types.arrow_of(type_), len(spans.start))
 
 
-def _write(type_: LogicalType, values: pa.Array, types: LogicalTypes) -> Ragged:
+def _write(type_: LogicalType, values: pa.Array, types: LogicalTypes, *, reserving: bool = False) -> Ragged:
     columns = struct_fields(values, types.arrow_of(type_), Sql(type_))
     head = _head_bytes(type_)
     table = np.zeros((len(values), head + SLOT_BYTES * len(type_.parts)), np.uint8)
@@ -109,6 +116,12 @@ def _write(type_: LogicalType, values: pa.Array, types: LogicalTypes) -> Ragged:
         at = head + SLOT_BYTES * i
         table[valid, at : at + SLOT_BYTES] = moved(slots, more.lengths, ends[valid])
         outside.append(spread(more, valid))
+        reserved = types.of(part.type).reserved_bytes(part.type) if reserving else 0
+        if reserved and not valid.all():
+            zeros = from_fixed(np.zeros((int((~valid).sum()), reserved), np.uint8))
+            no_slots = np.zeros((len(zeros), SLOT_BYTES), np.uint8)
+            table[~valid, at : at + SLOT_BYTES] = moved(no_slots, zeros.lengths, ends[~valid])
+            outside[-1] = join([outside[-1], spread(zeros, ~valid)])
         ends += outside[-1].lengths
     return join([from_fixed(table), *outside])
 

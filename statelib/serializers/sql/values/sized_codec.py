@@ -16,6 +16,11 @@ from statelib.serializers.sql.values.slots import Spans
 from statelib.wire.ragged import Bytes, Ragged, join
 
 
+def sized(rows: Ragged) -> Ragged:
+    """Return each row after its size."""
+    return join([fixed(rows.lengths.astype("i4")), rows])
+
+
 @dataclass(frozen=True)
 class SizedCodec(Unkeyed):
     """The codec of values that ``read`` and ``write`` handle as stretches of bytes."""
@@ -32,8 +37,7 @@ class SizedCodec(Unkeyed):
         return self.types.arrow_of(self.type.type)
 
     def encode(self, values: pa.Array) -> Ragged:
-        rows = self.rows(values)
-        return join([fixed(rows.lengths.astype("i4")), rows])
+        return sized(self.rows(values))
 
     def rows(self, values: pa.Array) -> Ragged:
         """Return the bytes of each value without its size."""

@@ -28,7 +28,7 @@ from statelib.wire.ragged import Bytes, Ragged, from_fixed
 from statelib.wire.reader import Reader
 
 _ZONES = {"TIMESTAMP_WITHOUT_TIME_ZONE": None, "TIMESTAMP_WITH_LOCAL_TIME_ZONE": "UTC"}
-_MILLIS_DIGITS = 3
+_MILLIS_DIGITS, _MILLIS_BYTES = 3, 8
 _MILLI_NS = 1_000_000
 
 
@@ -127,4 +127,5 @@ TIMESTAMPS = LogicalSupport(
     _slot_json,
     TimestampCodec,
     _read_json,
+    reserved_bytes=lambda type_: 0 if _is_compact(type_) else _MILLIS_BYTES,
 )
