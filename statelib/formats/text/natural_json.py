@@ -13,7 +13,20 @@ from typing import Any
 from statelib.formats.text.typed_json import Json, operator_members, state_members
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import Field, Like, Row, StateType, Ttl
+from statelib.model.types import (
+    Field,
+    Like,
+    ListOf,
+    MapOf,
+    Nullable,
+    Option,
+    Row,
+    SetOf,
+    StateType,
+    Ttl,
+    Tuple,
+    parts_of,
+)
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.temporal.dates import date_text
 from statelib.wire.json_text import json_text
@@ -57,14 +70,23 @@ def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: It
 def natural(typed: Json, kind: StateType | None = None) -> Any:
     """Return typed JSON as plain JSON. ``kind`` is the type of the value, if it names the fields of rows."""
     name = typed["type"]
-    if isinstance(kind, Like):
-        kind = kind.form
+    while isinstance(kind, Like | Ttl | Nullable | Option):
+        (kind,) = parts_of(kind)
     if name == "row":
-        return _row(typed["v"], kind.value if isinstance(kind, Ttl) else kind)
+        return _row(typed["v"], kind)
+    if name == "map":
+        return _map(typed["v"], kind)
     if name in _FORMS:
         return _FORMS[name](typed)
     value = typed["v"]
-    return [natural(item) for item in value] if isinstance(value, list) else value
+    return list(map(natural, value, _kinds_of(kind, len(value)))) if isinstance(value, list) else value
+
+
+def _kinds_of(kind: StateType | None, count: int) -> tuple[StateType | None, ...]:
+    """Return the types of the ``count`` elements of a list, set or tuple; None for each if its type is not given."""
+    if isinstance(kind, Tuple):
+        return kind.fields
+    return (kind.element if isinstance(kind, ListOf | SetOf) else None,) * count
 
 
 def _number(text: str) -> float | str:
@@ -77,8 +99,9 @@ def _integer(text: str) -> int | str:
     return int(text) if len(text) <= _MAX_DIGITS else text
 
 
-def _map(pairs: list[list[Json]]) -> Any:
-    entries = [(natural(key), natural(value)) for key, value in pairs]
+def _map(pairs: list[list[Json]], kind: StateType | None) -> Any:
+    key_kind, value_kind = (kind.key, kind.value) if isinstance(kind, MapOf) else (None, None)
+    entries = [(natural(key, key_kind), natural(value, value_kind)) for key, value in pairs]
     if all(isinstance(key, str | int | float) for key, _ in entries):
         return {key if isinstance(key, str) else json_text(key): value for key, value in entries}
     return [list(pair) for pair in entries]
@@ -136,7 +159,6 @@ _FORMS: dict[str, Callable[[Json], Any]] = {
     "sqltimestamp": lambda typed: _timestamp(typed) + "Z",
     "timewindow": lambda typed: {"start": typed["start"], "end": typed["end"]},
     "pojo": lambda typed: {name: natural(field) for name, field in typed["v"].items()},
-    "map": lambda typed: _map(typed["v"]),
     "either": lambda typed: natural(typed["v"]),
     "oneof": lambda typed: natural(typed["v"]),
     "decoded": lambda typed: typed["v"],

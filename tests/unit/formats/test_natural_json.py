@@ -3,7 +3,7 @@
 import pytest
 
 from statelib.formats.text.natural_json import natural
-from statelib.model.types import LONG, STRING, Field, Row, Ttl
+from statelib.model.types import LONG, STRING, Field, ListOf, MapOf, Nullable, Row, Ttl, Tuple
 
 ONE, TEXT = {"type": "long", "v": 1}, {"type": "string", "v": "x"}
 
@@ -48,3 +48,12 @@ def test_rows_become_objects_if_their_fields_have_names() -> None:
     row = {"type": "row", "kind": "+I", "v": [ONE, TEXT]}
     assert natural(row, Ttl(Row((Field("n", LONG), Field("t", STRING))))) == {"n": 1, "t": "x"}
     assert natural(row, Row((Field("f0", LONG), Field("f1", STRING)))) == [1, "x"]
+
+
+def test_rows_within_lists_maps_and_tuples_are_objects_too() -> None:
+    row, kind = {"type": "row", "kind": "+I", "v": [ONE]}, Row((Field("n", LONG),))
+    assert natural({"type": "list", "v": [row, row]}, Ttl(ListOf(kind))) == [{"n": 1}, {"n": 1}]
+    assert natural({"type": "map", "v": [[TEXT, row]]}, MapOf(STRING, Nullable(kind))) == {"x": {"n": 1}}
+    assert natural({"type": "tuple2", "v": [ONE, row]}, Tuple((LONG, kind))) == [1, {"n": 1}]
+    best = {"type": "row", "kind": "+I", "v": [{"type": "list", "v": [row]}]}
+    assert natural(best, Row((Field("best", ListOf(kind)),))) == {"best": [{"n": 1}]}
