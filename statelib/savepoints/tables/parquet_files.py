@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statelib.errors import InvalidRequestError
+from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.tables.parquet_tables import storable
 
@@ -45,10 +46,16 @@ def file_name(state: str) -> str:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Raise InvalidRequestError (``bad-target``, ``target-exists``) in place of an OSError while the user's output
-    ``path`` is written."""
+    ``path`` is written, and UnsupportedError (``no-columns``) if Parquet cannot hold its columns."""
     try:
         yield
     except FileExistsError as error:
         raise InvalidRequestError(f"{path} exists already", kind="target-exists", hint="choose another") from error
     except OSError as error:
         raise InvalidRequestError(f"writing {path}: {error.strerror or error}", kind="bad-target") from error
+    except pa.ArrowNotImplementedError as error:  # a struct without fields within another type
+        raise UnsupportedError(
+            f"writing {path}: {error}",
+            kind="no-columns",
+            hint="statelib export --format typed-jsonl shows every value",
+        ) from error
