@@ -102,6 +102,7 @@ def _enumeration(parser: TypeParser) -> Enumeration:
 def _pojo(parser: TypeParser) -> Pojo:
     """Parse ``<class; fields>`` and subclasses: ``; +`` before a registered one, ``; -`` before one that was seen."""
     java_class = parser.open_class()
+    parser.blanks()
     fields = [] if parser.next_is(";", ">") else parser.fields()
     subclasses: dict[str, list[Pojo]] = {"+": [], "-": []}
     while parser.skip(";"):

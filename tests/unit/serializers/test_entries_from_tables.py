@@ -5,7 +5,7 @@ import pytest
 
 from statelib.errors import StatelibError
 from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor
-from statelib.model.types import STRING, VOID
+from statelib.model.types import STRING, VOID, Pojo
 from statelib.serializers.entries.encoding import encode_entries
 from statelib.serializers.type_text import parse_type
 
@@ -32,7 +32,8 @@ def test_a_table_of_timers_needs_no_column_of_values() -> None:
 
 
 def test_values_without_fields_need_no_column_because_parquet_cannot_store_one() -> None:
-    assert encoded("pojo<a.Empty;>", key=pa.array(["a", "b"])) == [b"\x02", b"\x02"]
+    empty = str(Pojo("a.Empty", ()))
+    assert encoded(empty, key=pa.array(["a", "b"])) == [b"\x02", b"\x02"]
 
 
 ROW = "row<flights: long, last: row<dest: string, at: long>>"
