@@ -187,6 +187,7 @@ def check(flink: Flink, tmp_path: Path, parallelisms: tuple[int, ...], shapes: l
         assert comparable(restored.lines) == lines, (case.backend, case.parallelism)
 
 
+@large("make test has the same with Flink 2")
 def test_savepoints_made_of_columns_are_restored_by_flink_1(tmp_path: Path, flink_1: Flink) -> None:
     check(flink_1, tmp_path, (2,), SHAPES[:1])
 
