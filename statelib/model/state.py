@@ -97,6 +97,11 @@ class StateDescriptor:
                 kind="bad-state-name",
             )
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the state is recorded to have session windows."""
+        return self.windows.startswith("session ")
+
     def as_recorded(self) -> "StateDescriptor":
         """Return the description without earlier names, as the manifest of a snapshot has it."""
         meanings = tuple(replace(meaning, renamed_from=()) for meaning in self.meanings)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from statelib.aggregates.grouping import group_rows, one_array
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
-from statelib.serializers.columns.arrow import numbers
+from statelib.serializers.columns.arrow import fields_beyond, numbers
 from statelib.serializers.scalars.windows import MOMENT
 
 DOMAIN_COLUMNS = ("event_time", "processing_time")
@@ -126,7 +126,7 @@ class FunctionResult:
         table = table.select(expected.names)
         for field in expected:
             given = table.schema.field(field.name).type
-            if _loses_fields(given, field.type):
+            if fields_beyond(given, field.type):
                 raise self.bad(f"{what}column {field.name}: expected the fields of {field.type}, found {given}")
         try:
             return table.cast(expected)
@@ -140,20 +140,6 @@ class FunctionResult:
             if table[name].null_count:
                 raise self.bad(f"key column {name} is null in {number_of(table[name].null_count, 'row')}")
         return table
-
-
-def _loses_fields(given: pa.DataType, expected: pa.DataType) -> bool:
-    """Return whether a struct in ``given`` has a field that is not in ``expected``. Arrow's cast would drop its values
-    without an error."""
-    if pa.types.is_map(given) and pa.types.is_map(expected):
-        pairs = ((given.key_type, expected.key_type), (given.item_type, expected.item_type))
-        return any(_loses_fields(*pair) for pair in pairs)
-    if hasattr(given, "value_type") and pa.types.is_list(expected):
-        return _loses_fields(given.value_type, expected.value_type)
-    if not pa.types.is_struct(given) or not pa.types.is_struct(expected):
-        return False  # the cast compares them
-    types = {field.name: field.type for field in expected}
-    return any(field.name not in types or _loses_fields(field.type, types[field.name]) for field in given)
 
 
 def _types(schema: pa.Schema) -> str:

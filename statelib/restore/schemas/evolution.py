@@ -110,11 +110,7 @@ def evolve(wanted: KeyedStateSchema, stored: KeyedStateSchema) -> Evolution:
     Raise InvalidRequestError (``max-parallelism-changed``, ``state-schema-changed`` if the key type differs)."""
     check_same_keys(wanted, stored)
     stored_states = {d.name: d for d in stored.states}
-    names = {d.name for d in wanted.states}
-    resolutions = tuple(
-        _resolve(d, origin, stored_states, sessions=window_set(d.name) in names)
-        for d, origin in _origins(wanted, list(stored_states))
-    )
+    resolutions = tuple(_resolve(d, origin, stored_states) for d, origin in _origins(wanted, list(stored_states)))
     restored = {resolution.stored for resolution in resolutions}
     return Evolution(wanted, stored, resolutions, tuple(name for name in stored_states if name not in restored))
 
@@ -127,13 +123,11 @@ def _origins(wanted: KeyedStateSchema, stored: Sequence[str]) -> Iterator[tuple[
         yield descriptor, next((name for name in (descriptor.name, *former) if name in stored), None)
 
 
-def _resolve(
-    wanted: StateDescriptor, origin: str | None, stored: dict[str, StateDescriptor], *, sessions: bool
-) -> Resolution:
+def _resolve(wanted: StateDescriptor, origin: str | None, stored: dict[str, StateDescriptor]) -> Resolution:
     if origin is None:
         return Resolution(wanted.name, None, Compatibility.AS_IS, ("new: starts empty",))
     differences = compare_states(stored[origin], wanted)
-    if sessions and not stored[origin].windows and window_set(origin) not in stored:
+    if wanted.has_sessions and not stored[origin].windows and window_set(origin) not in stored:
         text = "expected session windows, found windows of a fixed size"
         differences += (Difference(Compatibility.INCOMPATIBLE, text),)
     worst = max((d.compatibility for d in differences), key=ORDER.index, default=Compatibility.AS_IS)

@@ -71,7 +71,7 @@ def converted(column: pa.Array, arrow_type: pa.DataType, what: str) -> pa.Array:
     Raise InvalidRequestError (``bad-value-type``)."""
     if column.type == arrow_type:
         return column
-    unmatched = _unmatched_fields(column.type, arrow_type)
+    unmatched = sorted({*fields_beyond(column.type, arrow_type), *fields_beyond(arrow_type, column.type)})
     try:
         if not unmatched:
             return column.cast(arrow_type)
@@ -83,19 +83,19 @@ def converted(column: pa.Array, arrow_type: pa.DataType, what: str) -> pa.Array:
     )
 
 
-def _unmatched_fields(actual: pa.DataType, expected: pa.DataType) -> list[str]:
-    """Return the names of the fields that structs of one of the types have, at any depth, and those of the other have
-    not."""
-    if pat.is_struct(actual) and pat.is_struct(expected):
-        names, wanted = ([field.name for field in type_] for type_ in (actual, expected))
-        shared = [name for name in wanted if name in names]
-        inside = [_unmatched_fields(actual.field(name).type, expected.field(name).type) for name in shared]
-        return sorted({*names} ^ {*wanted}) + [name for inner in inside for name in inner]
-    if pat.is_map(actual) and pat.is_map(expected):
-        keys = _unmatched_fields(actual.key_type, expected.key_type)
-        return keys + _unmatched_fields(actual.item_type, expected.item_type)
-    if hasattr(actual, "value_type") and hasattr(expected, "value_type"):
-        return _unmatched_fields(actual.value_type, expected.value_type)
+def fields_beyond(type_: pa.DataType, other: pa.DataType) -> list[str]:
+    """Return the names of the fields that the structs of a type have, at any depth, and those of the other type have
+    not. Arrow's cast to the other type drops their values without an error."""
+    if pat.is_struct(type_) and pat.is_struct(other):
+        others = {field.name: field.type for field in other}
+        inside = (fields_beyond(field.type, others[field.name]) for field in type_ if field.name in others)
+        return [field.name for field in type_ if field.name not in others] + [
+            name for names in inside for name in names
+        ]
+    if pat.is_map(type_) and pat.is_map(other):
+        return fields_beyond(type_.key_type, other.key_type) + fields_beyond(type_.item_type, other.item_type)
+    if hasattr(type_, "value_type") and hasattr(other, "value_type"):
+        return fields_beyond(type_.value_type, other.value_type)
     return []
 
 

@@ -266,7 +266,8 @@ def test_windows_of_a_fixed_size_do_not_become_sessions() -> None:
     """Without the state that names the sessions, their contents would be in no session, and never be emitted."""
     contents = replace(_state(LONG, kind=StateKind.REDUCING), namespace_type=TIME_WINDOW)
     fixed = KeyedStateSchema(STRING, 128, (contents,))
-    sessions = KeyedStateSchema(STRING, 128, (contents, window_set_descriptor("s")))
+    declared = replace(contents, windows="session 1h")
+    sessions = KeyedStateSchema(STRING, 128, (declared, window_set_descriptor("s")))
     with pytest.raises(InvalidRequestError, match="expected session windows, found windows of a fixed size") as refused:
         evolve(sessions, fixed).check(allow_non_restored=True)
     assert refused.value.kind == "state-schema-changed"
