@@ -25,11 +25,11 @@ from tests.faults.endured_flow import (
     opened_checkpoints,
     sweep,
 )
-from tests.support.extent import cases
+from tests.support.extent import TEST_ALL, cases
 from tests.support.worlds import day
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DAYS = 34 if os.environ.get("STATELIB_TEST_ALL") == "1" else 10
+DAYS = 34 if TEST_ALL else 10
 STRATEGIES = (
     ("heap", "canonical"),
     ("heap", "full"),

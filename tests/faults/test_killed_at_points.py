@@ -12,7 +12,7 @@ from statelib.crash_points import POINTS
 from statelib.testing.crash_points import Place
 from tests.faults.crash_child import recovered, recovering, run, work
 from tests.faults.crash_kit import EMPTY, ORDER, SETTINGS, Tally, Worlds, spread, worlds
-from tests.support.extent import TEST_ALL, TEST_FAULTS, name_of, rounds, sample
+from tests.support.extent import EVERYTHING, TEST_FAULTS, name_of, rounds, sample
 from tests.support.s3_endpoint import S3Endpoint
 
 SEED = 20130101
@@ -24,7 +24,7 @@ SAMPLE, ALL = 4, TEST_FAULTS
 Found = list[list[str]]
 
 
-@pytest.fixture(params=SETTINGS if TEST_ALL or ALL else sample(SETTINGS), ids=name_of)
+@pytest.fixture(params=SETTINGS if EVERYTHING else sample(SETTINGS), ids=name_of)
 def made(
     request: pytest.FixtureRequest, tmp_path: Path, running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, Worlds]]:

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from tests.faults.simulated import World, emptied, memory_engine
 from tests.faults.simulated_actors import STORE, SimulatedDeployment, Simulation, simulating
-from tests.support.extent import TEST_ALL, TEST_FAULTS, rounds
+from tests.support.extent import EVERYTHING, rounds
 from tests.support.figures import record
 
 
@@ -54,7 +54,7 @@ def simulations(first: int, number: int, scratch: str) -> tuple[Counter[str], di
     return counts, wrong
 
 
-@pytest.mark.parametrize("first", [1, 2, 3, 4] if TEST_ALL or TEST_FAULTS else [1, 2])
+@pytest.mark.parametrize("first", [1, 2, 3, 4] if EVERYTHING else [1, 2])
 def test_simulated_histories_lose_no_checkpoint_and_leave_no_file(tmp_path: Path, first: int) -> None:
     number = rounds(30, 1600)
     counts, wrong = simulations(first * 1_000_000, number, str(tmp_path))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.running import ROOT
-from tests.support.extent import TEST_ALL, TEST_FAULTS, rounds
+from tests.support.extent import TEST_FAULTS, large, rounds
 from tests.support.figures import record
 
 SECONDS = rounds(1, 20)
@@ -20,7 +20,7 @@ if TEST_FAULTS:  # Streams have many seeds, and each is read before the time beg
 
 
 @pytest.mark.timeout(SECONDS * len(TARGETS) + 500)
-@pytest.mark.skipif(not (TEST_ALL or TEST_FAULTS), reason="a minute: make test-all, make test-faults")
+@large("make test has the other campaigns of tests/fuzz")
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="no atheris for this Python or machine")
 def test_guided_fuzzing_has_no_findings(tmp_path: Path) -> None:
     # The process is started by a shell: otherwise the peak memory of this process would count as that of its child.

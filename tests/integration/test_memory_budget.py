@@ -1,13 +1,12 @@
 """A snapshot or a restore holds no more than its budget beyond the backend's own, however large the state and
 however skewed its key groups: a peak that grew with the state would be several times as large."""
 
-import os
 from pathlib import Path
 
 from tests.benchmarks.memory import STEPS, measure
+from tests.support.extent import TEST_ALL
 
-ALL = os.environ.get("STATELIB_TEST_ALL") == "1"
-MEBIBYTES, BUDGET = (2200, 256) if ALL else (200, 180)
+MEBIBYTES, BUDGET = (2200, 256) if TEST_ALL else (200, 180)
 
 
 def test_no_snapshot_and_no_restore_uses_more_memory_than_its_budget(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.model.exploration import explore
 from tests.model.protocol_model import Mechanisms, Setting
-from tests.support.extent import TEST_ALL, TEST_FAULTS
+from tests.support.extent import large
 from tests.support.figures import record
 
 TWO = Setting("two coordinators", (1, 1), cleaner=1)
@@ -36,7 +36,7 @@ def test_every_world_keeps_its_checkpoints(setting: Setting) -> None:
     assert explored.whole
 
 
-@pytest.mark.skipif(not (TEST_ALL or TEST_FAULTS), reason="minutes: make test-all, make test-faults")
+@large("make test explores smaller settings")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("setting", [CLEANERS, ALL_OF_IT], ids=lambda s: s.name)
 def test_a_million_worlds_keep_their_checkpoints(setting: Setting) -> None:

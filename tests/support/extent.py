@@ -14,8 +14,9 @@ TEST_ALL = os.environ.get("STATELIB_TEST_ALL", "") not in ("", "0")
 """Whether ``make test-all`` is running."""
 TEST_FAULTS = os.environ.get("STATELIB_TEST_FAULTS", "") not in ("", "0")
 """Whether ``make test-faults`` is running."""
+EVERYTHING = TEST_ALL or TEST_FAULTS
+"""Whether every combination is tried, and every test that is ``large``."""
 
-_EVERYTHING = TEST_ALL or TEST_FAULTS
 Case = tuple[Any, ...]
 
 
@@ -33,7 +34,7 @@ def large(reason: str) -> pytest.MarkDecorator:
     reason:
         What ``make test`` runs instead. The line of the skip shows it.
     """
-    return pytest.mark.skipif(not _EVERYTHING, reason=f"{reason}: STATELIB_TEST_ALL=1")
+    return pytest.mark.skipif(not EVERYTHING, reason=f"{reason}: STATELIB_TEST_ALL=1")
 
 
 def rounds(usual: int, faults: int) -> int:
@@ -44,7 +45,7 @@ def rounds(usual: int, faults: int) -> int:
 def cases(*axes: Sequence[Any], possible: Callable[..., bool] = lambda *_: True) -> list[Case]:
     """Return the possible combinations of one value of each axis: all of them, or :func:`sample`."""
     every = [case for case in product(*axes) if possible(*case)]
-    return every if _EVERYTHING else sample(every)
+    return every if EVERYTHING else sample(every)
 
 
 def sample(every: Sequence[Case]) -> list[Case]:
