@@ -14,11 +14,12 @@ from tests.faults.crash_kit import Tally, Worlds, worlds
 from tests.faults.crash_workloads import LAST, WORKLOADS, recover
 from tests.faults.crash_world import NAME, leaks, problems, unfinished
 from tests.faults.failing_calls import KINDS, failing
-from tests.support.extent import rounds
+from tests.support.extent import large, rounds
 from tests.support.s3_endpoint import S3Endpoint
 
 SEED = 20130103
 CHOSEN = ("interval", "savepoint", "claim", "gc")
+LARGE = large("make test has the local storage, and test_s3_fault_scripts")
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def no_waiting() -> Iterator[None]:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("no_waiting")
-@pytest.mark.parametrize("storage", ["local", "s3"])
+@pytest.mark.parametrize("storage", ["local", pytest.param("s3", marks=LARGE)])
 def test_an_error_at_any_call_loses_nothing_and_leaves_nothing(
     tmp_path: Path, storage: str, running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
