@@ -164,7 +164,6 @@ def test_three_days_are_completed_despite_a_dead_driver_a_cleared_run_and_a_lost
     assert asset_extra(client) == {"id": 4, "bytes": last.size_bytes, "keys": last.keys, "entries": last.entries}
 
 
-@large("make test has test_tour and test_wheel_in_airflow")
 def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> None:
     client, dag = world.client, f"{STREAKS}.checkpoint"
     client.backfill(dag, "2013-01-01", "2013-01-02")

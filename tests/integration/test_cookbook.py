@@ -29,7 +29,6 @@ from tests.integration.debezium import ChangedTable, write_json
 from tests.integration.dimension import changes_of, versions
 from tests.integration.shop import environment
 from tests.integration.shop_cli import said
-from tests.support.extent import large
 from tests.support.published import iceberg_environment
 from tests.support.worlds import CHECKOUT, new_deployment
 
@@ -207,7 +206,6 @@ def test_a_pipeline_continues_from_a_table(cook: Cook) -> None:
     assert in_order(cook.answer("begin-with-a-table")) == in_order(computed(sql, orders))
 
 
-@large("make test has test_published_in_iceberg, and a recipe that begins with a table")
 @pytest.mark.timeout(600)
 def test_the_totals_are_those_of_the_iceberg_table(cook: Cook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cook.variables = iceberg_environment(tmp_path)

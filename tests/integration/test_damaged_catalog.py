@@ -52,7 +52,7 @@ def harms() -> list[Harm]:
             values = NUMBERS if isinstance(column.type, BigInteger | Integer) else (*TEXTS, NO_TEXT)
             every = [(table.name, column.name, value) for value in values]
             chosen += every if TEST_ALL else chance.sample(every, 1)
-    return chosen if TEST_ALL else chance.sample(chosen, 12)
+    return chosen if TEST_ALL else chance.sample(chosen, 20)
 
 
 @pytest.fixture(scope="module")

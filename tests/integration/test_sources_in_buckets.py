@@ -19,7 +19,6 @@ from statelib.spark.events.source import SourcePlaces, files_of_interval
 from statelib.spark.events.source_files import own_events, source_files
 from tests.integration.shop import environment
 from tests.support.delta_histories import append
-from tests.support.extent import large
 from tests.support.s3_endpoint import S3Endpoint
 from tests.support.worlds import new_deployment
 
@@ -81,7 +80,6 @@ def test_a_run_reads_a_bucket_that_spark_cannot_read(
     assert totals(deployment) == {"a": 1, "b": 5}
 
 
-@large("make test reads buckets, and the commits of tables on a file system")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_commits_of_a_table_in_a_bucket_are_read(
