@@ -244,18 +244,18 @@ class Catalog:
         owner: str,
         *,
         claim: bool = False,
+        instead_of: CheckpointId | None = None,
     ) -> PipelineHead:
         """Make a COMPLETED checkpoint or savepoint the pipeline's head, in a new generation.
 
-        Takes a new epoch and aborts everything that is pending. ``parallelism`` None keeps the present value.
-        ``claim``: from now on the system owns the checkpoint's files, and retention may delete them.
-        Raises NotFoundError; InvalidRequestError (``not-completed``, ``bad-parallelism``).
+        Takes a new epoch and aborts what is pending. ``parallelism`` None keeps the present value. ``claim``: the
+        system owns the files from now on, and retention may delete them. ``instead_of``: the only head that may be
+        replaced. Raises NotFoundError, InvalidRequestError (``not-completed``), ConflictError (``plan-changed``).
         """
-        if parallelism is not None and parallelism < 1:
-            raise InvalidRequestError(f"parallelism {parallelism}: expected 1 or more", kind="bad-parallelism")
+        leases.check_parallelism(parallelism)
         now_ms = self._clock()
         with self._transaction("restore") as connection:
-            leases.lock(connection, pipeline, now_ms)
+            leases.check_replaced(leases.lock(connection, pipeline, now_ms), instead_of, checkpoint_id)
             record = queries.record(connection, pipeline, checkpoint_id)
             if record.state is not CheckpointState.COMPLETED:
                 raise InvalidRequestError(

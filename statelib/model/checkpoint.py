@@ -14,6 +14,7 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
 
 
@@ -295,7 +296,8 @@ class CheckpointManifest:
     there are some, as ``keys``. ``read_by_job``: whether tasks of the Spark job have read back what the gate would
     read, before this was written. ``mends``: the interval before ``position`` whose events were
     applied in place of those that the base has of it. ``key``: the columns of the key in their order, if there are
-    several: their types alone do not tell them apart."""
+    several: their types alone do not tell them apart. ``operator_states``: the states of the operator with the names of
+    their fields, which Flink's part does not have."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -329,6 +331,7 @@ class CheckpointManifest:
     read_by_job: bool = False
     mends: DataInterval | None = None
     key: tuple[str, ...] = ()
+    operator_states: tuple[OperatorStateDescriptor, ...] = ()
 
     @property
     def entries(self) -> int | None:

@@ -84,13 +84,23 @@ class OperatorEvolution:
         return tuple(f"operator state {state.name!r} ({state})" for state in stored)
 
 
-def evolve_operator(wanted: Sequence[OperatorStateDescriptor], streams: Iterable[OperatorStream]) -> OperatorEvolution:
-    """Compare the wanted states with the states in all ``streams`` of one operator. Raise CorruptStateError."""
+def evolve_operator(
+    wanted: Sequence[OperatorStateDescriptor],
+    streams: Iterable[OperatorStream],
+    recorded: Sequence[OperatorStateDescriptor] = (),
+) -> OperatorEvolution:
+    """Compare the wanted states with the states in all ``streams`` of one operator. ``recorded``: the states that the
+    manifest has of it, with the names of their fields. Raise CorruptStateError."""
     declared = {state.name: state for state in wanted}
     named = {state.name: state for stream in streams for state in stream.descriptors}
+    named |= {state.name: state for state in recorded if _same_form(state, named.get(state.name))}
     stored = {name: state for name, state in named.items() if name not in OWN_STATES}
     common = [(declared[name], state) for name, state in stored.items() if name in declared]
-    differing = tuple((now, state) for now, state in common if _stored_form(now) != _stored_form(state))
+    differing = tuple(
+        (now, state)
+        for now, state in common
+        if not _same_form(now, state) or (state in recorded and _has_moved_fields(state, now))
+    )
     differing_names = {state.name for _, state in differing}
     return OperatorEvolution(
         tuple(name for name in declared if name in stored and name not in differing_names),
@@ -115,7 +125,7 @@ def restore_operator(
         stream = source.open()
         evolution = evolve_operator(descriptors, [stream])
         evolution.check(allow_non_restored=evolution.dropped <= source.dropped)
-        for name in evolution.restored:
+        for name in (name for name in evolution.restored if name not in source.dropped):
             state = backend.state(name)
             state.load(_content(stream, state.descriptor))
     return backend
@@ -156,7 +166,27 @@ def _of_any_digits(type_: StateType) -> StateType:
     return type_
 
 
-def _stored_form(descriptor: OperatorStateDescriptor) -> OperatorStateDescriptor:
-    """Return the descriptor without the names of Row fields, because streams do not store them."""
-    key_type = None if descriptor.key_type is None else as_stored(descriptor.key_type)
-    return OperatorStateDescriptor(descriptor.name, descriptor.mode, as_stored(descriptor.value_type), key_type)
+def _same_form(one: OperatorStateDescriptor, other: OperatorStateDescriptor | None) -> bool:
+    """Return whether two states differ in nothing but the names of Row fields, which streams do not store."""
+    return other is not None and (one.mode, *map(as_stored, _types(one))) == (
+        other.mode,
+        *map(as_stored, _types(other)),
+    )
+
+
+def _has_moved_fields(stored: OperatorStateDescriptor, declared: OperatorStateDescriptor) -> bool:
+    """Return whether a field has the name that another place of the same Row has in the stored state."""
+    return any(map(_moved, _types(stored), _types(declared)))
+
+
+def _moved(stored: StateType, declared: StateType) -> bool:
+    if isinstance(stored, Row) and isinstance(declared, Row):
+        names = [field.name for field in stored.fields]
+        if any(new.name in names and new.name != old for old, new in zip(names, declared.fields, strict=True)):
+            return True
+    return any(map(_moved, parts_of(stored), parts_of(declared)))
+
+
+def _types(descriptor: OperatorStateDescriptor) -> tuple[StateType, ...]:
+    """Return the type of the values and, of broadcast state, the type of the keys."""
+    return (descriptor.value_type, *([descriptor.key_type] if descriptor.key_type else []))

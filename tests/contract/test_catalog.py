@@ -211,6 +211,18 @@ def test_restore_moves_the_head_and_lets_intervals_be_applied_again(catalog: Cat
     assert catalog.applied(PIPE, day(2)) == third
 
 
+def test_a_restore_that_names_the_head_it_replaces_is_refused_after_that_moved_on(catalog: Catalog):
+    first, second, third = (complete(catalog, n) for n in range(3))
+    pending = catalog.begin(request(3), locate)
+    with pytest.raises(ConflictError, match=r"was checkpoint 2 .* is 3 now") as refusal:
+        catalog.restore(PIPE, first.checkpoint_id, None, "operator", instead_of=second.checkpoint_id)
+    assert refusal.value.kind == "plan-changed"
+    assert catalog.get(PIPE, pending.checkpoint_id).state is CheckpointState.PENDING, "nothing was aborted"
+    for _ in range(2):
+        head = catalog.restore(PIPE, first.checkpoint_id, None, "operator", instead_of=third.checkpoint_id)
+        assert head.head == first.checkpoint_id, "it may be repeated after a lost answer"
+
+
 def test_only_completed_checkpoints_can_be_restored(catalog: Catalog):
     pending = catalog.begin(request(0), locate)
     for number, error, kind in ((1, InvalidRequestError, "not-completed"), (2, NotFoundError, "no-checkpoint")):

@@ -150,3 +150,25 @@ def test_damage_and_a_changed_declaration_are_detected_before_anything_runs(depl
         assert len(verify(opened, scratch=deployment.work_directory).problems) == 1
         with pytest.raises(CorruptStateError):
             checkpoint_of(deployment, "visits", 2, events(2))
+
+
+def test_a_field_of_a_row_may_be_renamed_but_not_moved(deployment: Deployment) -> None:
+    path = Path(deployment.pipelines_directory) / "visits.yaml"
+    text = path.read_text()
+
+    def declare(row: str) -> None:
+        path.write_text(text.replace("row<n: long, who: string>", row))
+
+    declare("row<n: long, who: string, place: string>")
+    checkpoint_of(deployment, "visits", 1, events(1))
+    declare("row<n: long, place: string, who: string>")
+    with pytest.raises(InvalidRequestError, match="batches") as caught:
+        checkpoint_of(deployment, "visits", 2, events(2))
+    assert caught.value.kind == "state-schema-changed"
+    assert "row<n: long, who: string, place: string>" in str(caught.value)
+    path.write_text(path.read_text() + "allow_non_restored_state: true\n")
+    checkpoint_of(deployment, "visits", 2, events(2))
+    assert sum(row["f0"] for row in held(resolve(deployment, "visits/2"))["batches"]) == 40, "it began empty"
+    declare("row<n: long, guest: string, place: string>")
+    plan = plan_restore(deployment, deployment.pipeline("visits"), "1", 2, ClaimMode.NO_CLAIM)
+    assert "operator state 'batches': goes on" in plan.states

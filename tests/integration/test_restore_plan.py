@@ -4,10 +4,14 @@ for a decision."""
 import dataclasses
 from pathlib import Path
 
+import pytest
+
+from statelib.errors import ConflictError
 from statelib.flows.restore.estimate import Throughput, measured
 from statelib.flows.restore.plan import RestorePlan
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.model.checkpoint import RestoreMeasure
+from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint
 from tests.integration.shop import SALES, open_shop, sales
@@ -26,6 +30,20 @@ def test_a_plan_is_read_back_from_json_and_its_text_is_complete(tmp_path: Path) 
         f"- subtask 1 (key groups 43-85) reads 2 handles: 0-63, 64-127; {read.size_bytes:,} bytes, 8 entries"
         in description
     )
+
+
+def test_an_approved_plan_is_refused_after_the_head_moved(tmp_path: Path) -> None:
+    deployment = open_shop(tmp_path)
+    pipeline = deployment.pipeline("sales")
+    plan = plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM)
+    assert plan.head == 5
+    checkpoint_of(deployment, "sales", 3, sales(6))
+    head = deployment.catalog().head(PipelineName("sales"))
+    assert head.head == 7
+    with pytest.raises(ConflictError, match=r"was checkpoint 5 .* is 7 now"):
+        apply_restore(deployment, pipeline, plan, "test", approved=True)
+    assert deployment.catalog().head(PipelineName("sales")).head == 7
+    assert apply_restore(deployment, pipeline, plan, "test").head == 1, "nobody was asked about a plan"
 
 
 def test_the_estimate_uses_the_newest_measured_restore_and_the_bytes_of_the_plan(

@@ -325,7 +325,8 @@ it, the `dispose` DAG does.
 _RESTORE_DOC = """\
 `plan` shows what would happen, and changes nothing; `approve` waits for a person, if `approval` is on; `rehearse`
 proves with Spark that the checkpoint restores; `switch` makes it the head; `replay`, if on, runs the intervals after it
-again, oldest first. Nothing is changed in the group `decision`. Without it, clear their runs from the oldest on.
+again, oldest first. Without `replay`, clear their runs from the oldest on. Nothing is changed in the group `decision`.
+`switch` refuses a plan that was approved if a run or a correction has moved the head since: trigger the DAG again.
 """
 _MEND_DOC = """\
 `plan` shows what would be read. If `approval` is on, `preview` computes with Spark what would differ, and `approve`

@@ -337,12 +337,13 @@ def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None
 
 
 def switch(hook: StatelibHook, pipeline: str, plan: "RestorePlan", context: "Context") -> dict[str, int | None]:
-    """Make the planned checkpoint the head of the pipeline. Return the head."""
+    """Make the planned checkpoint the head of the pipeline. Return the head. A plan that a person approved is refused
+    if the pipeline has moved on since."""
     from statelib.flows.restore.steps import apply_restore
 
-    loaded = hook.pipeline(pipeline)
+    loaded, approved = hook.pipeline(pipeline), context["params"]["approval"]
     with failing_fast(), observing.aborted(hook, loaded.name):
-        head = apply_restore(hook.deployment(), loaded, plan, runs.owner(context))
+        head = apply_restore(hook.deployment(), loaded, plan, runs.owner(context), approved=approved)
     observing.restored(head.pipeline)
     release(hook, plan, context)
     log.info("%s continues from checkpoint %s", head.pipeline, head.head)

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select, text, update
 from statelib.catalog.tables.rows import to_head
 from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, LEASE, REF
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
+from statelib.errors import ConflictError, InvalidRequestError
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName, issued_number
@@ -71,6 +72,24 @@ def move_head(
         .values(head=checkpoint_id, heartbeat_at_ms=now_ms)
     )
     return connection.execute(statement).rowcount == 1
+
+
+def check_parallelism(parallelism: int | None) -> None:
+    """Raise InvalidRequestError (``bad-parallelism``) unless the number is one of at least 1 subtask, or None."""
+    if parallelism is not None and parallelism < 1:
+        raise InvalidRequestError(f"parallelism {parallelism}: expected 1 or more", kind="bad-parallelism")
+
+
+def check_replaced(head: PipelineHead, expected: CheckpointId | None, new: CheckpointId) -> None:
+    """Raise ConflictError (``plan-changed``) if the head is neither the ``expected`` one, which None leaves open, nor
+    the ``new`` one already, as after a restore that is repeated."""
+    if expected is not None and head.head not in (expected, new):
+        raise ConflictError(
+            f"pipeline {head.pipeline} moved on: its head was checkpoint {expected} when the restore was planned, and"
+            f" is {head.head} now; nothing was changed",
+            kind="plan-changed",
+            hint="plan the restore again",
+        )
 
 
 def restore_head(

@@ -106,7 +106,7 @@ def _apply(deployment: Deployment, definition: Pipeline, plan: RestorePlan, pres
         )
     with wiring.telemetry() as receiver:
         with counting_aborted(receiver, deployment.catalog(), plan.pipeline):
-            head = apply_restore(deployment, definition, plan, OWNER)
+            head = apply_restore(deployment, definition, plan, OWNER, approved=True)
         restored(receiver, plan.pipeline)
     return head
 

@@ -136,6 +136,7 @@ def _manifest(
         deltas=tuple(delta for r in reports for delta in r.deltas),
         keys_below_deltas=_keys_below_deltas(plan, reports),
         key=tuple(pipeline.key) if len(pipeline.key) > 1 else (),
+        operator_states=pipeline.operator_descriptors(),
     )
 
 

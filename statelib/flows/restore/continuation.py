@@ -42,7 +42,8 @@ class Continuation:
         reader, subtasks = self.opened.reader(), self.opened.keyed_operator().subtasks
         handles = (state.operator for _, state in subtasks if state.operator is not None)
         streams = (OperatorRestoreSource(handle, reader).open() for handle in handles)
-        return evolve_operator(self.operator_states, streams)
+        recorded = self.opened.manifest.operator_states if self.opened.manifest else ()
+        return evolve_operator(self.operator_states, streams, recorded)
 
     def check(self) -> "Continuation":
         """Return this continuation if each state of the snapshot can be restored or may be left out.

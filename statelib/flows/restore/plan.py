@@ -54,6 +54,7 @@ class RestorePlan:
         drained: Whether the snapshot is a drained savepoint, see :data:`AFTER_DRAINING`.
         lost_corrections: The starts of the intervals that the restored state has without the corrections that abandoned
             checkpoints made, see :meth:`mend_again`.
+        head: The head of the pipeline that the restore replaces; None if it has none.
     """
 
     pipeline: str
@@ -75,6 +76,7 @@ class RestorePlan:
     keys: int | None = None
     drained: bool = False
     lost_corrections: tuple[int, ...] = ()
+    head: int | None = None
 
     def to_json(self) -> str:
         """Return the plan as JSON, for :meth:`from_json`."""

@@ -100,6 +100,7 @@ def plan_restore(
         estimated_from=throughput.checkpoint_id if throughput else None,
         drained=manifest is not None and manifest.drained,
         lost_corrections=_lost_corrections(abandoned, position.interval if position else None),
+        head=head.head,
     )
 
 
@@ -155,9 +156,14 @@ def _check_claimed(path: str, opened: Checkpoint) -> None:
         )
 
 
-def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan, owner: str) -> PipelineHead:
+def apply_restore(
+    deployment: Deployment, pipeline: Pipeline, plan: RestorePlan, owner: str, *, approved: bool = False
+) -> PipelineHead:
     """Make the plan's checkpoint the pipeline's head, from which the next run continues. Return the new head. It may be
-    repeated: a snapshot that was registered since it was planned is not registered again."""
+    repeated: a snapshot that was registered since it was planned is not registered again.
+
+    Raises as :meth:`~statelib.catalog.catalog.Catalog.restore`. ``approved``: a person has agreed to the plan, so that
+    it is refused (``plan-changed``) if a run or a correction has moved the head since it was made."""
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
     checkpoint_id = plan.checkpoint_id
@@ -166,7 +172,9 @@ def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan,
         record = record or adopt_snapshot(deployment, name, continuation(pipeline, opened).opened)
         checkpoint_id = record.checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
-    return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
+    replaced = CheckpointId(plan.head) if approved and plan.head is not None else None
+    target = CheckpointId(checkpoint_id)
+    return catalog.restore(name, target, plan.parallelism, owner, claim=claim, instead_of=replaced)
 
 
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> list[CheckpointRecord]:

@@ -53,6 +53,7 @@ from statelib.model.checkpoint import (
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import pipeline_name
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.model.types import StateType
 from statelib.serializers.type_text import parse_type
@@ -146,6 +147,13 @@ STATE = Record(
     JsonField("namespace_type", TYPE),
     JsonField("meanings", listed(MEANING), missing=()),
     JsonField("windows", TEXT, missing="", sparse=True),
+)
+OPERATOR_STATE = Record(
+    OperatorStateDescriptor,
+    JsonField("name", TEXT),
+    JsonField("mode", Plain(lambda content, where: OperatorStateMode(INTEGER.read(content, where)), int)),
+    JsonField("value_type", TYPE),
+    JsonField("key_type", optional(TYPE), missing=None, sparse=True),
 )
 SCHEMA = Record(
     KeyedStateSchema,
@@ -278,4 +286,5 @@ MANIFEST = Record(
     JsonField("read_by_job", BOOLEAN, missing=False, sparse=True),
     JsonField("mends", optional(INTERVAL), missing=None, sparse=True),
     JsonField("key", TEXTS, missing=(), sparse=True),
+    JsonField("operator_states", listed(OPERATOR_STATE), missing=(), sparse=True),
 )

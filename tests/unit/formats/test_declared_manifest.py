@@ -8,6 +8,7 @@ import pytest
 from statelib.formats.manifest import manifest_json
 from statelib.formats.manifest.declared_json import Record
 from statelib.model.checkpoint import CheckpointManifest, EventCounts, FileRecord, Origin, SegmentRecord
+from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateStatistics
 from tests.support.worlds import CHECKOUT
 
@@ -25,6 +26,7 @@ EARLIER_NAMES = {"renamed_from"}
         (manifest_json.ORIGIN, Origin),
         (manifest_json.SCHEMA, KeyedStateSchema),
         (manifest_json.STATE, StateDescriptor),
+        (manifest_json.OPERATOR_STATE, OperatorStateDescriptor),
         (manifest_json.MEANING, FieldMeaning),
         (manifest_json.STATISTICS, StateStatistics),
     ],
