@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from statelib.errors import InvalidRequestError
+
 Where = tuple[str | int, ...]
 """Path of a field, for example ``("states", "activity", "fields", "flights", "agg")``."""
 
@@ -36,6 +38,10 @@ class DefinitionError:
         """Return whether the file is probably meant as the file of the pipeline: by the name in it, or else by its own
         name."""
         return pipeline == (self.pipeline or Path(self.path).stem)
+
+    def error(self) -> InvalidRequestError:
+        """Return the error of an operation that needs the file."""
+        return InvalidRequestError(self.message, kind=self.kind, hint=self.hint)
 
 
 def dotted(where: Where) -> str:

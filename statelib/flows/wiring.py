@@ -190,7 +190,8 @@ class Deployment:
         return registry.PLACES.kind(self.storage_root).normalised(self.storage_root)
 
     def pipelines(self) -> list[Pipeline]:
-        """Return the valid pipelines. Files that do not load are left out; ``pipelines validate`` reports them."""
+        """Return the valid pipelines. Files that do not load are left out; ``pipelines validate`` reports them. Of
+        several files with one name, it is the first."""
         return load_pipelines(Path(self.pipelines_directory))[0]
 
     def pipeline(self, name: str) -> Pipeline:
@@ -201,7 +202,7 @@ class Deployment:
         by_name = {p.name: p for p in pipelines}
         for fault in faults:
             if fault.may_be(name):
-                raise InvalidRequestError(fault.message, kind=fault.kind, hint=fault.hint)
+                raise fault.error()
         if name not in by_name:
             names = ", ".join(sorted(by_name)) or "none"
             raise NotFoundError(

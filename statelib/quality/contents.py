@@ -27,12 +27,13 @@ def content_frames(facts: CheckpointFacts, manifest: CheckpointManifest) -> list
         frames.append(_contents("contents", states, recorded, facts.read_back, facts.read_key_groups(size)))
     if facts.read_keys is not None and manifest.keys is not None:
         frames.append(_keys(manifest.keys, facts.read_keys, facts.read_key_groups(size)))
-    base = None if manifest.mends else _base_statistics(facts, manifest)
+    base = _base_statistics(facts, manifest)
     if base is not None and _is_whole(base, states, size):
         if frames and facts.partial is not None:
             carried = np.setdiff1d(np.arange(size), sorted(facts.partial.written | facts.partial.key_groups))
             frames.append(_contents("carried", states, base, recorded, carried))
-        frames += _against_base(facts, manifest, base)
+        if manifest.mends is None:
+            frames += _against_base(facts, manifest, base)
     return frames
 
 

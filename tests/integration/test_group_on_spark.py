@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from statelib.cli.commands.group_runs import planned_group
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
@@ -180,6 +181,14 @@ def test_groups_that_do_not_exist_and_contradicting_words_are_refused(deployment
     assert "no pipeline file has group: daily; known are hourly" in refused(deployment, "run", "--group", "daily")
     assert "found none" in refused(deployment, "run")
     assert "found both" in refused(deployment, "run", "a", "--group", "hourly")
+
+
+def test_a_pipeline_of_a_group_with_two_files_is_refused(deployment: Deployment) -> None:
+    file = Path(deployment.pipelines_directory) / "a.yaml"
+    file.with_name("z.yaml").write_text(file.read_text())
+    run = planned_group(deployment, "hourly", (None, None), whole=False, assume_ready=False)
+    assert "a.yaml has the name 'a' already" in str(run.errors["a"])
+    assert "a" not in {pipeline.name for pipeline in run.intervals}
 
 
 def test_a_snapshot_that_a_killed_driver_has_published_stays_published(

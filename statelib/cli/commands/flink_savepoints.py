@@ -9,6 +9,7 @@ import typer
 from statelib.cli.ending import errors
 from statelib.cli.named_snapshots import Snapshot, open_snapshot
 from statelib.cli.options import Json, Master, SparkSettings
+from statelib.cli.pairs import pairs_of
 from statelib.cli.paths import absolute_target, local_file
 from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
@@ -118,7 +119,7 @@ def rewrite_(
         opened = open_snapshot(snapshot)
         changes = _changes(opened, drop_state or [], put or [])
         place = NewSavepoint(absolute_target(target), name, number, compress)
-        uids = _uids(rename_operator or [])
+        uids = pairs_of("--rename-operator", rename_operator)
         directory = rewrite(opened, place, drop_operators=drop_operator or [], changes=changes, renamed=uids)
     present({"directory": directory}, [Line(directory)], as_json)
 
@@ -140,17 +141,6 @@ def _changes(opened: Checkpoint, drops: list[str], puts: list[str]) -> dict[str,
             raise InvalidRequestError(f"--put {name} is given twice: expected one file", kind="bad-change")
         tables[descriptor] = pq.read_table(path)
     return {uid: OperatorChange(frozenset(drop.get(uid, ())), put.get(uid, {})) for uid in {*drop, *put}}
-
-
-def _uids(texts: list[str]) -> dict[str, str]:
-    uids: dict[str, str] = {}
-    for text in texts:
-        old, _, new = text.partition("=")
-        if not old or not new:
-            raise InvalidRequestError(f"{text!r}: expected OLD=NEW", kind="bad-change")
-        if uids.setdefault(old, new) != new:
-            raise InvalidRequestError(f"operator {old} is renamed twice, to {uids[old]} and {new}", kind="bad-change")
-    return uids
 
 
 def _uid_and_state(text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from statelib.cli.presenters.blocks import Block, Line, Note
 from statelib.cli.presenters.console import ProgressBar
 from statelib.cli.presenters.values import minute, when
 from statelib.cli.spark_session import require_for_runs, session
-from statelib.definition.pipeline import Pipeline
+from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.source.intervals import moment
 from statelib.errors import NotFoundError, StatelibError
 from statelib.flows import wiring
@@ -63,19 +63,23 @@ def planned_group(
     end, a pipeline whose next interval is not over waits, if that of another one is.
 
     Raises NotFoundError (``no-group``), and as :func:`next_intervals` if no pipeline has a plan."""
-    pipelines = [pipeline for pipeline in deployment.pipelines() if pipeline.group == group]
+    loaded, faults = load_pipelines(deployment.pipelines_directory)
+    pipelines = [pipeline for pipeline in loaded if pipeline.group == group]
     if not pipelines:
-        names = sorted({pipeline.group for pipeline in deployment.pipelines()} - {""})
+        names = sorted({pipeline.group for pipeline in loaded} - {""})
         raise NotFoundError(
             f"no pipeline file has group: {group}; known are {', '.join(names) or 'none'}",
             kind="no-group",
             hint="write 'group' into the file of each pipeline of the group",
         )
     intervals: dict[Pipeline, list[DataInterval]] = {}
+    copies = {fault.pipeline: fault for fault in faults}
     errors: dict[str, Exception] = {}
     with wiring.planning_deployment() as planner:
         for pipeline in pipelines:
             try:
+                if pipeline.name in copies:
+                    raise copies[pipeline.name].error()
                 start, end = (None if text is None else moment(text, pipeline.zone) for text in bounds)
                 intervals[pipeline] = next_intervals(planner, pipeline, start, end, whole=whole)
             except StatelibError as error:

@@ -31,10 +31,11 @@ def check_publications(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         where: Where = ("publish", name)
         yield from name_problems(name, where)
         yield from _check_target(publication, (*where, "target"))
-        if publication.target in targets:
-            text = f"{targets[publication.target]!r} is published there: every table needs a place of its own"
+        place = publication.target.rstrip("/")
+        if place in targets:
+            text = f"{targets[place]!r} is published there: every table needs a place of its own"
             yield Problem((*where, "target"), text)
-        targets.setdefault(publication.target, name)
+        targets.setdefault(place, name)
         if (publication.mode, publication.format) != ("table", "parquet") and "retain" in publication.model_fields_set:
             yield Problem((*where, "retain"), "belongs to mode: table in format: parquet")
         if publication.output is None:

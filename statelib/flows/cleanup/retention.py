@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from statelib.catalog.commit.cleanup import Situation
 from statelib.coordinator.retention import RetentionPolicy, retained, subsumed
-from statelib.definition.pipeline import Pipeline
+from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import ConflictError, CorruptStateError
 from statelib.flows.catalog_behind import survey_before_deleting
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
@@ -57,14 +57,20 @@ def retire(
         that
             belongs to one of the pipelines or needs files of one. ``fenced`` or ``in-use`` if the pipeline changed
             during each of several tries.
+        InvalidRequestError: ``bad-pipeline`` if two files have the pipeline's name, because nobody knows which of them
+            says what is kept.
         CorruptStateError: ``damaged-head`` if checkpoints would be deleted, and ``_metadata`` of the head cannot be
         read
             or a file of it is missing or has another size.
     """
-    files, chosen = {p.name: p for p in deployment.pipelines()}, names(deployment, pipeline)
+    loaded, faults = load_pipelines(deployment.pipelines_directory)
+    files, copies = {p.name: p for p in loaded}, {fault.pipeline: fault for fault in faults}
+    chosen = names(deployment, pipeline)
     survey = survey_before_deleting(deployment, chosen)
 
     def retire_pipeline(name: PipelineName) -> Retired:
+        if name in copies:
+            raise copies[name].error()
         survey.check(name)
         return _retire(deployment, name, files.get(name), dry_run)
 

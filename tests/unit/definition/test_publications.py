@@ -102,8 +102,10 @@ def test_each_invalid_publication_is_refused(tmp_path: Path, text: str) -> None:
     assert REFUSED[text] in refusal.value.message
 
 
-def test_two_tables_in_one_place_are_refused(tmp_path: Path) -> None:
-    both = "publish:\n  a: {target: /t, mode: table, state: orders}\n  b: {target: /t, mode: table, state: per_item}\n"
+@pytest.mark.parametrize("again", ["/t", "/t/"])
+def test_two_tables_in_one_place_are_refused(tmp_path: Path, again: str) -> None:
+    first, second = (f"{{target: {target}, mode: table, state: orders}}" for target in ("/t", again))
+    both = f"publish:\n  a: {first}\n  b: {second}\n"
     with pytest.raises(InvalidRequestError, match=r"publish\.b\.target: 'a' is published there"):
         loaded(tmp_path, both)
 
