@@ -61,7 +61,7 @@ class DeltaDirectory:
         self._directory = directory
         self._options = options
         self._scratch = scratch
-        self._application = f"statelib/{table.pipeline}/{table.name}/{mode_of(table)}"
+        self._applications = {f"statelib/{name}/{table.name}/{mode_of(table)}": name for name in table.pipelines}
 
     def newest(self) -> Commit | None:
         delta = self._opened()
@@ -140,7 +140,7 @@ class DeltaDirectory:
     def _properties(self, commit: Commit, version: int) -> "CommitProperties":
         from deltalake import CommitProperties, Transaction
 
-        snapshot = int(commit.snapshot or "0", 16)
+        own, snapshot = next(iter(self._applications)), int(commit.snapshot or "0", 16)
         numbers = {
             "": commit.number, "/checkpoint": commit.checkpoint_id, "/snapshot": snapshot, "/version": version,
         }  # fmt: skip
@@ -150,7 +150,7 @@ class DeltaDirectory:
                 SOURCES: json.dumps(self._table.recorded_sources()),
             },
             max_commit_retries=0,
-            app_transactions=[Transaction(f"{self._application}{what}", number) for what, number in numbers.items()],
+            app_transactions=[Transaction(f"{own}{what}", number) for what, number in numbers.items()],
         )
 
     def _opened(self) -> "DeltaTable | None":
@@ -165,8 +165,9 @@ class DeltaDirectory:
 
     def _newest_of(self, delta: "DeltaTable") -> Commit:
         """Return the newest commit. Raises InvalidRequestError (``foreign-target``)."""
+        newest = self._newest_application(delta)
         number, checkpoint_id, version = (
-            delta.transaction_version(f"{self._application}{what}") for what in ("", "/checkpoint", "/version")
+            delta.transaction_version(f"{newest}{what}") for what in ("", "/checkpoint", "/version")
         )
         if number is None or checkpoint_id is None or version is None:
             raise foreign(
@@ -177,13 +178,20 @@ class DeltaDirectory:
                 raise foreign(
                     self._table, f"version {entry['version']} was written by something else: {entry['operation']}"
                 )
-        snapshot = delta.transaction_version(f"{self._application}/snapshot")
-        return Commit(number, CheckpointId(checkpoint_id), None, snapshot=f"{snapshot:015x}" if snapshot else "")
+        snapshot, pipeline = delta.transaction_version(f"{newest}/snapshot"), self._applications[newest]
+        text = f"{snapshot:015x}" if snapshot else ""
+        return Commit(number, CheckpointId(checkpoint_id), None, snapshot=text, pipeline=pipeline)
+
+    def _newest_application(self, delta: "DeltaTable") -> str:
+        """Return the application, which is the name of the table under one of the pipeline's names, that published
+        last."""
+        versions = {name: delta.transaction_version(f"{name}/version") for name in self._applications}
+        return max(versions, key=lambda name: -1 if versions[name] is None else versions[name])
 
     def _recorded_sources(self, delta: "DeltaTable") -> dict[str, str]:
         """Return the sources of the columns in the newest commit. None are known if it is of an earlier version of
         statelib, or if Delta has removed its entry of the log."""
-        version = delta.transaction_version(f"{self._application}/version")
+        version = delta.transaction_version(f"{self._newest_application(delta)}/version")
         assert version is not None, "the table has a commit"
         entries = delta.history(delta.version() - version + 1)
         texts = (entry.get(SOURCES, "{}") for entry in entries if entry["version"] == version)

@@ -57,7 +57,7 @@ class IcebergTable:
         self._attempt = attempt
         self._scratch = scratch
         self._catalog_name, _, self._identifier = table.target.partition(".")
-        self._owner = f"{table.pipeline}/{table.name}/{mode_of(table)}"
+        self._owners = {f"{name}/{table.name}/{mode_of(table)}": name for name in table.pipelines}
 
     def newest(self) -> Commit | None:
         with self._iceberg_errors(), self._catalog() as catalog:
@@ -141,7 +141,7 @@ class IcebergTable:
 
         metadata = transaction.table_metadata
         names = {
-            OWNER: self._owner, NUMBER: str(commit.number), CHECKPOINT: str(commit.checkpoint_id),
+            OWNER: next(iter(self._owners)), NUMBER: str(commit.number), CHECKPOINT: str(commit.checkpoint_id),
             SNAPSHOT: commit.snapshot,
         }  # fmt: skip
         update = transaction.update_snapshot(snapshot_properties=names)
@@ -187,7 +187,7 @@ class IcebergTable:
         from pyiceberg.table.snapshots import Operation
 
         properties = opened.metadata.properties
-        if properties.get(OWNER) != self._owner:
+        if properties.get(OWNER, "") not in self._owners:
             whose = f"table {self._table.name!r} in mode {mode_of(self._table)}"
             raise foreign(self._table, f"an Iceberg table that is not {whose}")
         snapshot, own = opened.current_snapshot(), int(properties[SEQUENCE])
@@ -201,7 +201,8 @@ class IcebergTable:
         if snapshot is not None and snapshot.sequence_number != own:
             raise foreign(self._table, "the table was set back to an earlier snapshot")
         number, checkpoint_id = int(properties[NUMBER]), CheckpointId(int(properties[CHECKPOINT]))
-        return Commit(number, checkpoint_id, None, snapshot=properties.get(SNAPSHOT, ""))
+        pipeline = self._owners[properties[OWNER]]
+        return Commit(number, checkpoint_id, None, snapshot=properties.get(SNAPSHOT, ""), pipeline=pipeline)
 
     @contextmanager
     def _lossless(self) -> Iterator[None]:

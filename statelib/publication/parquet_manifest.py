@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -45,7 +45,7 @@ class TableManifest:
 
     def is_of(self, table: PublishedTable) -> bool:
         """Return whether the manifest belongs to the table."""
-        return (self.pipeline, self.table, self.mode) == (table.pipeline, table.name, mode_of(table))
+        return self.pipeline in table.pipelines and (self.table, self.mode) == (table.name, mode_of(table))
 
 
 def mode_of(table: PublishedTable) -> str:
@@ -85,7 +85,7 @@ def decode_manifest(data: bytes) -> TableManifest:
             pipeline=document["pipeline"],
             table=document["table"],
             mode=document["mode"],
-            commit=_commit(document),
+            commit=replace(_commit(document), pipeline=document["pipeline"]),
             columns=dict(document["columns"]),
             identity=tuple(document["identity"]),
             files=tuple(map(_file, document["files"])),

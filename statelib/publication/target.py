@@ -29,7 +29,8 @@ Write = Callable[[pa.Table], None]
 class PublishedTable:
     """One published table as the pipeline file has it. ``changes``: it is a feed of changes, not the state itself.
     ``retain``: the number of commits that stay readable. ``sources``: the names of what each column has the values of,
-    the present name first and then earlier ones. Commits record the present ones."""
+    the present name first and then earlier ones. Commits record the present ones. ``former``: earlier names of the
+    pipeline, whose table it continues."""
 
     target: str
     pipeline: str
@@ -37,6 +38,12 @@ class PublishedTable:
     changes: bool
     retain: int
     sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    former: tuple[str, ...] = ()
+
+    @property
+    def pipelines(self) -> tuple[str, ...]:
+        """The names of the pipeline, the present one first."""
+        return (self.pipeline, *self.former)
 
     def recorded_sources(self) -> dict[str, str]:
         """Return the present source of each column, as a commit records it."""
@@ -46,13 +53,15 @@ class PublishedTable:
 @dataclass(frozen=True)
 class Commit:
     """One commit of a table. ``number``: 1 for the first one. ``rows``: the number of rows that it wrote. ``snapshot``:
-    see :func:`snapshot_hash`; '' in commits of earlier versions."""
+    see :func:`snapshot_hash`; '' in commits of earlier versions. ``pipeline``: the name of the pipeline that published
+    it; '' for the present one."""
 
     number: int
     checkpoint_id: CheckpointId
     interval: DataInterval | None
     rows: int = 0
     snapshot: str = ""
+    pipeline: str = ""
 
 
 def snapshot_hash(attempt: AttemptId | None) -> str:

@@ -1,5 +1,5 @@
-"""A published table whose newest commit is of another history of the pipeline: another deployment published it, or the
-state began anew. Its checkpoint has the number of another one."""
+"""A published table whose newest commit is of another history of the pipeline: another deployment published it, the
+state began anew, or the pipeline was renamed. Its checkpoint has the number of another one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +30,9 @@ def begun_anew(deployment: Deployment, root: Path) -> Deployment:
     return replace(deployment, catalog_url=f"sqlite:///{root}/new.db", storage_root=str(root / "new"))
 
 
-def state_of(deployment: Deployment) -> dict[str, dict[str, object]]:
+def state_of(deployment: Deployment, pipeline: str = "sales") -> dict[str, dict[str, object]]:
     """Return the rows of the state by shop."""
-    catalog, name = deployment.catalog(), PipelineName("sales")
+    catalog, name = deployment.catalog(), PipelineName(pipeline)
     head = catalog.head(name).head
     assert head is not None
     opened = deployment.open(catalog.get(name, head))
@@ -40,13 +40,42 @@ def state_of(deployment: Deployment) -> dict[str, dict[str, object]]:
     return {row["key"]: row["value"] for row in rows}
 
 
+def with_table(format_: str, mode: str) -> str:
+    """Return the pipeline file of sales with a table of its state total."""
+    target = "lake.shop.total" if format_ == "iceberg" else "{data}/total"
+    return SALES + f'publish:\n  total: {{target: "{target}", format: {format_}, mode: {mode}, state: total}}\n'
+
+
+@pytest.mark.parametrize(("format_", "mode"), TABLES)
+def test_a_renamed_pipeline_continues_its_table(
+    deployment: Deployment, tmp_path: Path, format_: str, mode: str
+) -> None:
+    text, directory = with_table(format_, mode), Path(deployment.pipelines_directory)
+    (directory / "sales.yaml").write_text(text)
+    for number in (1, 2):
+        checkpoint_of(deployment, "sales", number, sales(number * 3))
+        publish_tables(deployment, deployment.pipeline("sales"))
+    for number, (name, former) in ((3, ("revenue", "[sales]")), (4, ("income", "[revenue, sales]"))):
+        (directory / "sales.yaml").write_text(text.replace("name: sales", f"name: {name}\nrenamed_from: {former}"))
+        checkpoint_of(deployment, name, number, sales(number * 3))
+        (one,) = standings(deployment, deployment.pipeline(name))
+        assert (one.behind, one.error) == (1, "")
+        publish_tables(deployment, deployment.pipeline(name))
+        assert published(tmp_path, format_, mode) == state_of(deployment, name)
+    assert [(one.commit, one.behind) for one in standings(deployment, deployment.pipeline("income"))] == [(4, 0)]
+    (directory / "other.yaml").write_text(text.replace("name: sales", "name: other"))
+    checkpoint_of(deployment, "other", 1, sales(1))
+    with pytest.raises(InvalidRequestError) as refusal:
+        publish_tables(deployment, deployment.pipeline("other"))
+    assert refusal.value.kind == "foreign-target", "it was not renamed"
+
+
 @pytest.mark.parametrize(("format_", "mode"), TABLES)
 def test_the_table_of_another_history_becomes_the_state(
     deployment: Deployment, tmp_path: Path, format_: str, mode: str
 ) -> None:
-    target = "lake.shop.total" if format_ == "iceberg" else "{data}/total"
-    table = f'publish:\n  total: {{target: "{target}", format: {format_}, mode: {mode}, state: total}}\n'
-    (Path(deployment.pipelines_directory) / "sales.yaml").write_text(SALES + table)
+    text = with_table(format_, mode)
+    (Path(deployment.pipelines_directory) / "sales.yaml").write_text(text)
     checkpoint_of(deployment, "sales", 1, sales(9))
     publish_tables(deployment, deployment.pipeline("sales"))
     assert published(tmp_path, format_, mode) == state_of(deployment)

@@ -129,7 +129,9 @@ def _record_of(deployment: Deployment, pipeline: Pipeline, commit: Commit) -> Ch
 
 def _followed(deployment: Deployment, pipeline: Pipeline, newest: Commit | None) -> Commit | None:
     """Return the newest commit. Return None if there is none, or if the checkpoint with its id is another one than it
-    published: then another deployment published it, or this one has begun anew."""
+    published: then another deployment published it, or this one has begun anew, or had another name."""
+    if newest is not None and newest.pipeline not in ("", pipeline.name):
+        return None
     record = _record_of(deployment, pipeline, newest) if newest and newest.snapshot else None
     is_other = newest is not None and record is not None and snapshot_hash(record.attempt) not in ("", newest.snapshot)
     return None if is_other else newest
@@ -183,8 +185,8 @@ def _content(
         if newest is not None and followed is None:
             raise InvalidRequestError(
                 f"{pipeline.publish[name].target.format(data=deployment.data)}: commit {newest.number} has the rows of "
-                f"another checkpoint {newest.checkpoint_id} than this deployment has: another one published it, or the "
-                "state began anew",
+                f"another checkpoint {newest.checkpoint_id} than this deployment has: another one published it, the "
+                "state began anew, or the pipeline was renamed",
                 kind="foreign-target",
                 hint=f"nothing was changed: move it away, or let publish.{name}.target name another directory",
             )

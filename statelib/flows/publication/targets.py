@@ -29,6 +29,7 @@ def open_target(deployment: Deployment, pipeline: Pipeline, name: str, attempt: 
         publication.mode == "changes",
         publication.retain,
         sources=column_sources(pipeline, publication),
+        former=pipeline.renamed_from,
     )
     if publication.format == "iceberg":
         require("iceberg")
