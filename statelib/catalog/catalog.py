@@ -249,8 +249,8 @@ class Catalog:
         """Make a COMPLETED checkpoint or savepoint the pipeline's head, in a new generation.
 
         Takes a new epoch and aborts what is pending. ``parallelism`` None keeps the present value. ``claim``: the
-        system owns the files from now on, and retention may delete them. ``instead_of``: the only head that may be
-        replaced. Raises NotFoundError, InvalidRequestError (``not-completed``), ConflictError (``plan-changed``).
+        system owns the files from now on, and retention may delete them. ``instead_of``: the only head to replace, or
+        ``NO_HEAD``. Raises NotFoundError, InvalidRequestError (``not-completed``), ConflictError (``plan-changed``).
         """
         leases.check_parallelism(parallelism)
         now_ms = self._clock()

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine.default import DefaultDialect
 
 from statelib.catalog.catalog import Catalog
+from statelib.catalog.commit.leases import NO_HEAD
 from statelib.catalog.tables.schema import ATTEMPT, FILE, REF
 from statelib.coordinator.invariants import history_violations
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
@@ -221,6 +222,8 @@ def test_a_restore_that_names_the_head_it_replaces_is_refused_after_that_moved_o
     for _ in range(2):
         head = catalog.restore(PIPE, first.checkpoint_id, None, "operator", instead_of=third.checkpoint_id)
         assert head.head == first.checkpoint_id, "it may be repeated after a lost answer"
+    with pytest.raises(ConflictError, match="was checkpoint None"):
+        catalog.restore(PIPE, third.checkpoint_id, None, "operator", instead_of=CheckpointId(NO_HEAD))
 
 
 def test_only_completed_checkpoints_can_be_restored(catalog: Catalog):

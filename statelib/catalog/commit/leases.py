@@ -23,6 +23,9 @@ _INSERT = text(
     "VALUES (:pipeline, 0, 1, 0, '', :now_ms) ON CONFLICT (pipeline) DO NOTHING"
 )
 
+NO_HEAD = 0
+"""The number that stands for the head of a pipeline without one."""
+
 
 @dataclass(frozen=True)
 class AllocatedId:
@@ -83,10 +86,10 @@ def check_parallelism(parallelism: int | None) -> None:
 def check_replaced(head: PipelineHead, expected: CheckpointId | None, new: CheckpointId) -> None:
     """Raise ConflictError (``plan-changed``) if the head is neither the ``expected`` one, which None leaves open, nor
     the ``new`` one already, as after a restore that is repeated."""
-    if expected is not None and head.head not in (expected, new):
+    if expected is not None and (head.head or NO_HEAD) not in (expected, new):
         raise ConflictError(
-            f"pipeline {head.pipeline} moved on: its head was checkpoint {expected} when the restore was planned, and"
-            f" is {head.head} now; nothing was changed",
+            f"pipeline {head.pipeline} moved on: its head was checkpoint {expected or None} when the restore was"
+            f" planned, and is {head.head} now; nothing was changed",
             kind="plan-changed",
             hint="plan the restore again",
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from statelib.catalog.catalog import Catalog
+from statelib.catalog.commit.leases import NO_HEAD
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.flows.restore.adoption import adopt_snapshot, check_adoptable
@@ -172,7 +173,7 @@ def apply_restore(
         record = record or adopt_snapshot(deployment, name, continuation(pipeline, opened).opened)
         checkpoint_id = record.checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
-    replaced = CheckpointId(plan.head) if approved and plan.head is not None else None
+    replaced = CheckpointId(plan.head or NO_HEAD) if approved else None
     target = CheckpointId(checkpoint_id)
     return catalog.restore(name, target, plan.parallelism, owner, claim=claim, instead_of=replaced)
 
