@@ -23,6 +23,7 @@ from statelib.definition.problems import Problem, did_you_mean
 from statelib.errors import StatelibError
 from statelib.model.choices import Backend, Strategy
 from statelib.model.ids import pipeline_name
+from statelib.storage.names import SAVEPOINTS_DIRECTORY
 
 STRATEGIES = {
     Backend.HEAP: (Strategy.CANONICAL, Strategy.FULL, Strategy.CHANGELOG),
@@ -74,6 +75,8 @@ def _check_name(name: str) -> Iterator[Problem]:
         pipeline_name(name)
     except StatelibError as error:
         yield Problem(("name",), error.message)
+    if name == SAVEPOINTS_DIRECTORY:
+        yield Problem(("name",), f"{name!r} is the directory of savepoints in the storage: choose another name")
 
 
 def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:

@@ -146,6 +146,7 @@ CASES = {
     "a column of several values": ("distance: long", "distance: row<a long>", 8, "source.columns.distance: "),
     "a column that Spark does not read": ("blob: bytes", "blob: time", 9, "source.columns.blob: a column is one of boolean, byte, "),
     "bad name": ("name: flights", "name: a/b", 1, "name: pipeline name 'a/b': expected letters"),
+    "the directory of savepoints": ("name: flights", "name: savepoints", 1, "name: 'savepoints' is the directory of savepoints"),
     "cron and asset": ('cron: "@daily"', 'cron: "@daily", asset: "s3://raw/orders"', 2, "schedule: expected one of cron and asset"),
     "neither cron nor asset": ('cron: "@daily", ', "", 2, "schedule: expected one of cron and asset"),
     "an asset without a URI": ('cron: "@daily"', "asset: orders", 2, "schedule.asset: expected a URI such as s3://lake/orders"),
