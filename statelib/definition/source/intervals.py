@@ -1,5 +1,6 @@
 """The data intervals of a schedule, equal to those of Airflow's CronDataIntervalTimetable."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
 from itertools import islice
@@ -72,8 +73,10 @@ def cut(schedule: Schedule, interval: DataInterval) -> tuple[DataInterval, ...] 
 
 def cron_problem(cron: str) -> str | None:
     """Return the problem of a schedule, None if it is valid. A schedule that never fires, such as on 30 February, is
-    not valid."""
+    not valid. Neither is one with ``R``, for which each process would choose another time."""
     expression = PRESETS.get(cron, cron)
+    if re.search(r"(^|[\s,])r", expression, re.IGNORECASE):
+        return "expected times that are always the same, found the mark R for a random one"
     if not croniter.is_valid(expression):
         return "expected a cron expression of five fields, or a preset such as @daily"
     try:

@@ -142,6 +142,7 @@ CASES = {
     "an expression of nothing": ("distance: long", "distance: {type: long, expr: ' '}", 8, "source.columns.distance.expr: expected an expression in SQL, found none"),
     "a list of what Spark does not read": ("blob: bytes", "blob: list<time>", 9, "source.columns.blob: a column is one of boolean, byte, "),
     "no cron": ("@daily", "at noon", 2, "schedule.cron: 'at noon': expected a cron expression of five fields"),
+    "a random time": ("@daily", "R 3 * * *", 2, "schedule.cron: 'R 3 * * *': expected times that are always the same"),
     "a time that never comes": ("@daily", "0 0 30 2 *", 2, "schedule.cron: '0 0 30 2 *': its time never comes"),
     "a column of several values": ("distance: long", "distance: row<a long>", 8, "source.columns.distance: "),
     "a column that Spark does not read": ("blob: bytes", "blob: time", 9, "source.columns.blob: a column is one of boolean, byte, "),
@@ -202,6 +203,7 @@ KINDS = {
     "a condition with one end": "source-not-bounded",
     "no cron": "bad-cron",
     "a cron that the clock takes apart": "bad-cron",
+    "a random time": "bad-cron",
     "a time that never comes": "bad-cron",
 }
 """The mistakes whose error has another kind."""
