@@ -65,7 +65,9 @@ def switch(pipeline_file: str, plan_json: str) -> dict[str, int | None]:
     """Make the planned checkpoint the head of the pipeline. Return the head."""
     from statelib.flows.restore.plan import RestorePlan
 
-    return steps.switch(hook_of_run(), pipeline_file, RestorePlan.from_json(plan_json), get_current_context())
+    context = get_current_context()
+    approved = context["params"]["approval"]
+    return steps.switch(hook_of_run(), pipeline_file, RestorePlan.from_json(plan_json), context, approved=approved)
 
 
 class ReplayOperator(BaseSensorOperator):

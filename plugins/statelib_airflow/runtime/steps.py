@@ -336,12 +336,14 @@ def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None
         release_source(hook.deployment(), plan, runs.run_id(context))
 
 
-def switch(hook: StatelibHook, pipeline: str, plan: "RestorePlan", context: "Context") -> dict[str, int | None]:
-    """Make the planned checkpoint the head of the pipeline. Return the head. A plan that a person approved is refused
-    if the pipeline has moved on since."""
+def switch(
+    hook: StatelibHook, pipeline: str, plan: "RestorePlan", context: "Context", *, approved: bool = False
+) -> dict[str, int | None]:
+    """Make the planned checkpoint the head of the pipeline. Return the head. ``approved``: a person has agreed to the
+    plan, so that it is refused if the pipeline has moved on since."""
     from statelib.flows.restore.steps import apply_restore
 
-    loaded, approved = hook.pipeline(pipeline), context["params"]["approval"]
+    loaded = hook.pipeline(pipeline)
     with failing_fast(), observing.aborted(hook, loaded.name):
         head = apply_restore(hook.deployment(), loaded, plan, runs.owner(context), approved=approved)
     observing.restored(head.pipeline)
