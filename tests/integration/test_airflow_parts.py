@@ -16,12 +16,9 @@ from unittest.mock import Mock
 import pytest
 
 from statelib.errors import NotFoundError
-from statelib.flows.restore.steps import plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.record import ClaimMode
-from tests.integration.shop import environment, open_shop, sales
-from tests.support.worlds import checkpoint_of
+from tests.integration.shop import environment, open_shop
 
 PASSWORD = "p@ss/1"
 DAY = timedelta(days=1)
@@ -214,28 +211,6 @@ def test_a_failed_restore_releases_its_checkpoint(
     expected = {"head": 2, "generation": before.generation + 1, "parallelism": 3}
     assert unrehearsed.execute(context) == expected
     assert own.catalog().cleanup.situation(sales).in_use == frozenset()
-
-
-def test_a_plan_that_was_approved_is_refused_after_the_head_moved(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-    from statelib_airflow.dags import restore_tasks
-    from statelib_airflow.hooks import StatelibHook
-
-    own = open_shop(tmp_path / "own")
-    for name, value in environment(own).items():
-        monkeypatch.setenv(name, value)
-    plan = plan_restore(own, own.pipeline("sales"), "2", None, ClaimMode.NO_CLAIM).to_json()
-    checkpoint_of(own, "sales", 3, sales(6))
-    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="switch", try_number=1, max_tries=0)
-    context = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance, "params": {"approval": True}}
-    monkeypatch.setattr(restore_tasks, "get_current_context", lambda: context)
-    monkeypatch.setattr(restore_tasks, "hook_of_run", StatelibHook)
-    with pytest.raises(AirflowFailException, match=r"plan-changed.*was checkpoint 5 .* is 7 now"):
-        restore_tasks.switch.function("sales", plan)
-    context["params"]["approval"] = False
-    assert restore_tasks.switch.function("sales", plan)["head"] == 2, "nobody has seen a plan"
 
 
 def test_the_sensor_waits_for_events_up_to_a_time_or_for_a_new_checkpoint(deployment: Deployment) -> None:

@@ -98,15 +98,6 @@ def test_retention_and_gc_leave_exactly_the_needed_files(deployment: Deployment)
     days(deployment, 6, 7)
 
 
-def test_with_two_files_of_one_name_nothing_is_removed(deployment: Deployment) -> None:
-    days(deployment, 1, 4)
-    file = Path(deployment.pipelines_directory) / "tally.yaml"
-    file.with_name("old.yaml").write_text(file.read_text())
-    with pytest.raises(InvalidRequestError, match=r"tally\.yaml:1: name: .*old\.yaml has the name 'tally' already"):
-        retire(deployment)
-    assert completed(deployment) == [1, 2, 3, 4]
-
-
 def test_nothing_of_a_pipeline_without_a_file_is_removed(deployment: Deployment) -> None:
     days(deployment, 1, 4)
     (Path(deployment.pipelines_directory) / "tally.yaml").unlink()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from statelib.errors import InvalidRequestError
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
@@ -48,6 +49,16 @@ def test_an_abandoned_damaged_checkpoint_does_not_end_the_history(tmp_path: Path
     days(deployment, 6, 6)
     cleaned(deployment)
     assert completed(deployment) == [1, 2, 3, 5, 6]
+
+
+def test_with_two_files_of_one_name_nothing_is_removed(tmp_path: Path) -> None:
+    deployment = tally(tmp_path, "{count: 2}")
+    days(deployment, 1, 4)
+    file = Path(deployment.pipelines_directory) / "tally.yaml"
+    file.with_name("old.yaml").write_text(file.read_text())
+    with pytest.raises(InvalidRequestError, match=r"tally\.yaml:1: name: .*old\.yaml has the name 'tally' already"):
+        retire(deployment)
+    assert completed(deployment) == [1, 2, 3, 4]
 
 
 def test_retention_counts_beyond_a_gap_in_the_history(tmp_path: Path) -> None:
