@@ -183,7 +183,11 @@ def test_groups_that_do_not_exist_and_contradicting_words_are_refused(deployment
     assert "found both" in refused(deployment, "run", "a", "--group", "hourly")
 
 
-def test_a_pipeline_of_a_group_with_two_files_is_refused(deployment: Deployment) -> None:
+def test_a_pipeline_of_a_group_with_two_files_is_refused(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(deployment).items():
+        monkeypatch.setenv(name, value)
     file = Path(deployment.pipelines_directory) / "a.yaml"
     file.with_name("z.yaml").write_text(file.read_text())
     run = planned_group(deployment, "hourly", (None, None), whole=False, assume_ready=False)
