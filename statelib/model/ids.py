@@ -20,6 +20,10 @@ MAX_NUMBER = 2**53 - 1
 """The largest id, epoch and generation: the largest integer that every JSON reader keeps exactly. No pipeline reaches
 it by itself."""
 
+SAVEPOINTS_DIRECTORY = "savepoints"
+"""The directory of savepoints in a storage's root, beside the directories of pipelines, none of which may have its
+name."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 

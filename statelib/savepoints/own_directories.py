@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from statelib.model.checkpoint import CheckpointManifest, Origin
-from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, savepoint_directory
+from statelib.model.ids import SAVEPOINTS_DIRECTORY
+from statelib.storage.names import CHECKPOINT_PREFIX, savepoint_directory
 from statelib.storage.registry import PLACES
 
 

@@ -23,9 +23,6 @@ METADATA_NAME = "_metadata"
 SHARED_DIRECTORY = "shared"
 """The directory, in a pipeline's directory, of files to which several of its checkpoints may refer."""
 
-SAVEPOINTS_DIRECTORY = "savepoints"
-"""The directory of savepoints in a storage's root, beside the directories of pipelines."""
-
 CHECKPOINT_PREFIX = "chk-"
 """The beginning of the name of a checkpoint's directory."""
 
@@ -75,7 +72,7 @@ def checkpoint_number(directory: str) -> CheckpointId | None:
 
 def savepoint_directory(pipeline: PipelineName, checkpoint_id: CheckpointId) -> str:
     """Return the name of a savepoint's directory: ``savepoint-<pipeline>-<id>``. It lies in
-    :data:`SAVEPOINTS_DIRECTORY` or in a directory that the user chose.
+    :data:`statelib.model.ids.SAVEPOINTS_DIRECTORY` or in a directory that the user chose.
 
     Raises InvalidRequestError (``bad-id``)."""
     return f"savepoint-{pipeline}-{_checked_number(checkpoint_id, 'checkpoint id')}"

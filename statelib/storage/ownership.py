@@ -8,9 +8,8 @@ snapshot only if its name and its directory prove that it belongs to the snapsho
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from statelib.model.ids import ATTEMPT_PREFIX, AttemptId, CheckpointId, PipelineName
+from statelib.model.ids import ATTEMPT_PREFIX, SAVEPOINTS_DIRECTORY, AttemptId, CheckpointId, PipelineName
 from statelib.storage.names import (
-    SAVEPOINTS_DIRECTORY,
     SHARED_DIRECTORY,
     STATE_FILE,
     TASK_OWNED_DIRECTORY,

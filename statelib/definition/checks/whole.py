@@ -22,8 +22,7 @@ from statelib.definition.parts.types import Columns, columns_of, is_key_type
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.errors import StatelibError
 from statelib.model.choices import Backend, Strategy
-from statelib.model.ids import pipeline_name
-from statelib.storage.names import SAVEPOINTS_DIRECTORY
+from statelib.model.ids import SAVEPOINTS_DIRECTORY, pipeline_name
 
 STRATEGIES = {
     Backend.HEAP: (Strategy.CANONICAL, Strategy.FULL, Strategy.CHANGELOG),

@@ -13,11 +13,10 @@ from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.cleanup.garbage import Point, is_savepoint_named_by_us
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
-from statelib.model.ids import ATTEMPT_PREFIX, CheckpointId, PipelineName
+from statelib.model.ids import ATTEMPT_PREFIX, SAVEPOINTS_DIRECTORY, CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from statelib.storage.names import (
     METADATA_NAME,
-    SAVEPOINTS_DIRECTORY,
     checkpoint_directory,
     checkpoint_number,
     savepoint_directory,

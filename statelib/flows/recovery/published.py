@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
-from statelib.model.ids import CheckpointId, PipelineName, is_pipeline_name
+from statelib.model.ids import SAVEPOINTS_DIRECTORY, CheckpointId, PipelineName, is_pipeline_name
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.names import (
     CHECKPOINT_PREFIX,
     METADATA_NAME,
-    SAVEPOINTS_DIRECTORY,
     checkpoint_directory,
     checkpoint_number,
 )

@@ -20,7 +20,7 @@ from statelib.model.handles import (
     SegmentFileStateHandle,
     StreamStateHandle,
 )
-from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
+from statelib.model.ids import SAVEPOINTS_DIRECTORY, AttemptId, CheckpointId, PipelineName, pipeline_name
 from statelib.storage.filesystem.copies import copied_file, on_file_system_of
 from statelib.storage.filesystem.data_files import DataFile, PipelineDirectory, remove_file
 from statelib.storage.filesystem.descriptors import opened_directory
@@ -29,7 +29,6 @@ from statelib.storage.filesystem.publish import location_taken, put_if_absent, r
 from statelib.storage.filesystem.task_owned import FileTaskOwned
 from statelib.storage.names import (
     METADATA_NAME,
-    SAVEPOINTS_DIRECTORY,
     SHARED_DIRECTORY,
     checkpoint_directory,
     file_prefix,

@@ -20,13 +20,12 @@ from statelib.model.handles import (
     SegmentFileStateHandle,
     StreamStateHandle,
 )
-from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
+from statelib.model.ids import SAVEPOINTS_DIRECTORY, AttemptId, CheckpointId, PipelineName, pipeline_name
 from statelib.storage.filesystem.publish import location_taken
 from statelib.storage.filesystem.storage import DEFAULT_INLINE_THRESHOLD_BYTES, check_inline_threshold
 from statelib.storage.names import (
     LOCATION_NAME,
     METADATA_NAME,
-    SAVEPOINTS_DIRECTORY,
     SHARED_DIRECTORY,
     TASK_OWNED_DIRECTORY,
     checkpoint_directory,
