@@ -49,13 +49,14 @@ sweep removes."""
 
 @contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """End the block at SystemExit. If the signal arrives just after ``shutil.rmtree`` has closed a directory, rmtree
-    closes it once more, and raises OSError in place of SystemExit."""
+    """End the block at SystemExit. In two places, Python's library raises another error in place of SystemExit:
+    ``shutil.rmtree`` just after it has closed a directory, which it closes once more, and a thread that waits for
+    another just after it has released their lock, which it releases once more."""
     try:
         yield
     except SystemExit:
         pass
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         if not isinstance(error.__context__, SystemExit):
             raise
 
