@@ -1,7 +1,7 @@
 """Checks of the names of states, fields, columns and operators. Pure: they yield problems and never raise."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from statelib.definition.problems import Problem, Where
 
@@ -22,3 +22,13 @@ def name_problems(name: str, where: Where, *, in_type: bool = False) -> Iterator
     elif in_type and (not name or any(mark in name for mark in MARKS) or name != name.strip()):
         expected = f"expected a name without any of {' '.join(MARKS)} and without blanks around it"
         yield Problem(where, f"{expected}, found {name!r}")
+
+
+def alike(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name that differs from an earlier one only in capital letters, as the pair of the earlier one and
+    this one. Spark, DuckDB and Delta Lake cannot distinguish two such columns or tables."""
+    seen: dict[str, str] = {}
+    for name in names:
+        earlier = seen.setdefault(name.lower(), name)
+        if earlier != name:
+            yield earlier, name

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from statelib.definition.checks.names import name_problems
+from statelib.definition.checks.names import alike, name_problems
 from statelib.definition.checks.source import check_column_type
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.parts.model import OutputDefinition
@@ -32,6 +32,9 @@ def check_outputs(pipeline: DeclaredPipeline) -> Iterator[Problem]:
 def _check_emitted(pipeline: DeclaredPipeline, output: OutputDefinition, where: Where) -> Iterator[Problem]:
     if all(state.function is None for state in pipeline.states.values()):
         yield Problem(where, "no state has a 'function', nothing else can emit such rows")
+    for earlier, column in alike(output.columns):
+        text = f"column {earlier!r} has this name: a query could not distinguish them"
+        yield Problem((*where, "columns", column), text)
     for column, text in output.columns.items():
         at = (*where, "columns", column)
         if column.lower() == ROW_NUMBER:

@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
-from statelib.definition.checks.names import name_problems
+from statelib.definition.checks.names import alike, name_problems
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.parts.publish import Publication
@@ -113,10 +113,12 @@ def _check_columns(columns: dict[str, FrameColumn], publication: Publication, wh
     yield from _check_names(publication, published, where)
 
 
-def _check_names(publication: Publication, published: Iterable[str], where: Where) -> Iterator[Problem]:
+def _check_names(publication: Publication, published: Collection[str], where: Where) -> Iterator[Problem]:
     own = OF_CHANGES if publication.output is None else (*OF_CHANGES, ROW_NUMBER)
     for name in published:
         yield from name_problems(name, where)
-        if name in own and (publication.mode == "changes" or publication.format == "delta"):
+        if name.lower() in own and (publication.mode == "changes" or publication.format == "delta"):
             feed = "a feed of changes" if publication.mode == "changes" else "what is merged into a Delta table"
             yield Problem(where, f"{feed} has a column {name!r} of its own: rename this one, as in {{total: {name}}}")
+    for earlier, name in alike(published):
+        yield Problem(where, f"readers of the table could not distinguish the columns {earlier!r} and {name!r}")

@@ -1,11 +1,11 @@
 """Checks of a whole pipeline file, whose parts must fit together. Pure: they yield problems and never raise."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 
 from statelib.definition.checks.blind import check_blind
 from statelib.definition.checks.mendable import check_mendable
-from statelib.definition.checks.names import name_problems
+from statelib.definition.checks.names import alike, name_problems
 from statelib.definition.checks.operators import check_hooks, check_operator_states, check_side_data
 from statelib.definition.checks.outputs import check_outputs
 from statelib.definition.checks.publish import check_publications
@@ -50,7 +50,8 @@ def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     yield from _check_key(pipeline.key, columns)
     if not pipeline.states:
         yield Problem(("states",), "expected at least one state")
-    yield from _check_names_of_states(pipeline.states)
+    for earlier, name in alike(pipeline.states):
+        yield Problem(("states", name), f"state {earlier!r} has this name: a query could not distinguish them")
     for name, state in pipeline.states.items():
         yield from check_state(name, state, columns, pipeline.key)
     yield from check_outputs(pipeline)
@@ -91,34 +92,22 @@ def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
             yield Problem(("key", i), key_type_text(name, columns))
 
 
-def _check_names_of_states(names: Iterable[str]) -> Iterator[Problem]:
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            yield Problem(("states", name), f"state {other!r} has this name: a query could not distinguish them")
-
-
 def _check_columns(pipeline: DeclaredPipeline) -> Iterator[Problem]:
-    """Yield a problem for columns of a state's flat table that have one name, or names that differ only in capital
-    letters: tables and queries would show one of them under both."""
+    """Yield a problem per name that two columns of a state's flat table have, and per pair of names that differ only
+    in capital letters: tables and queries would show one of the two columns."""
     try:
         schema = pipeline.schema()
     except StatelibError:
         return
     hint = "give a field another name, and write its present one in 'renamed_from'"
     for state in map(schema.state, pipeline.states):
-        alike: dict[str, list[str]] = defaultdict(list)
-        for column in frame_columns(pipeline.key, schema.key_type, state):
-            alike[column.name.lower()].append(column.name)
-        for names in (names for names in alike.values() if len(names) > 1):
-            if len(set(names)) == 1:
-                text = (
-                    f"two columns of its table, such as a field and a part of an average, would be called {names[0]!r}"
-                )
-            else:
-                text = f"a query could not distinguish its columns {' and '.join(map(repr, names))}"
-            yield Problem(("states", state.name), f"{text}: {hint}")
+        where = ("states", state.name)
+        names = [column.name for column in frame_columns(pipeline.key, schema.key_type, state)]
+        for name in (name for name, times in Counter(names).items() if times > 1):
+            text = f"two columns of its table would be called {name!r}, such as a field and the part of an average"
+            yield Problem(where, f"{text}: {hint}")
+        for earlier, name in alike(names):
+            yield Problem(where, f"a query could not distinguish its columns {earlier!r} and {name!r}: {hint}")
 
 
 def _check_strategy(backend: Backend, checkpoint: CheckpointSettings) -> Iterator[Problem]:

@@ -35,6 +35,7 @@ MISTAKES = {
     "name of a state": ("  alerts: {", "  Spent: {", "outputs.Spent: state 'spent' has this name"),
     "name of an output": ("outputs:\n", "outputs:\n  Alerts: {columns: {n: long}}\n", "output 'Alerts' has this name"),
     "own column": ("at: instant", "row_number: long", "row_number: every output has a column of this name"),
+    "column in capitals": ("at: instant", "AMOUNT: long", "alerts.columns.AMOUNT: column 'amount' has this name"),
     "odd name": ("at: instant", "'a:b': long", "expected a name without any of"),
     "both kinds": ("ended: {closed", "ended: {columns: {a: long}, closed", "outputs.ended: expected 'columns' with at"),
     "unknown state": ("closed: visits", "closed: visit", "outputs.ended.closed: no state 'visit', did you mean 'visits'"),
@@ -47,6 +48,8 @@ MISTAKES = {
     "both": ("output: alerts", "output: alerts, state: spent", "expected one of 'state' and 'output', found both"),
     "unknown column": ("who: customer", "who: customers", "no column 'customers', did you mean 'customer'"),
     "column of the feed": ("who: customer", "change: customer", "a feed of changes has a column 'change' of its own"),
+    "column of the feed in capitals": ("who: customer", "Change: customer", "has a column 'Change' of its own"),
+    "published in capitals": ("who: customer", "SUM: customer", "could not distinguish the columns 'SUM' and 'sum'"),
     "number of the feed": ("who: customer", "row_number: customer", "has a column 'row_number' of its own"),
     "retain": ("output: alerts", "output: alerts, retain: 3", "belongs to mode: table in format: parquet"),
 }  # fmt: skip
