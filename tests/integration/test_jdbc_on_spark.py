@@ -60,13 +60,13 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
 
-def write_pipeline(deployment: Deployment, database: Database, zone: str | None = None, **options: str) -> None:
+def write_pipeline(deployment: Deployment, database: Database, zone: str = "UTC", **options: str) -> None:
     source: dict[str, Any] = {
         "format": "jdbc",
         "options": {"url": database.url, "user": "reader", "password": "{env[SHOP_PASSWORD]}"} | options,
         "columns": {"SHOP": "string", "AMOUNT": "decimal(18, 2)", "UPDATED_AT": "instant"},
     }  # fmt: skip
-    if zone is not None:
+    if zone:
         source["time_zone"] = zone
     if "query" not in options:
         source["where"] = "updated_at >= '{start}' AND updated_at < '{end}'"
@@ -97,7 +97,7 @@ def run(deployment: Deployment) -> int:
         {"query": "SELECT * FROM orders WHERE updated_at >= '{start:%Y-%m-%d %H:%M:%S}' "
          "AND updated_at < '{end:%Y-%m-%d %H:%M:%S}'"},
         {"dbtable": "orders", "partitionColumn": "UPDATED_AT", "lowerBound": "2026-01-01", "upperBound": "2026-01-04",
-         "numPartitions": "3"},
+         "numPartitions": "3", "preferTimestampNTZ": "false"},
     ],
     ids=["a table", "a query", "a table in parts"],
 )  # fmt: skip
@@ -120,6 +120,14 @@ def test_times_without_a_zone_are_those_of_the_zone_of_the_source(deployment: De
         "a": datetime(2025, 12, 31, 15, tzinfo=UTC),
         "b": datetime(2026, 1, 1, 14, 59, 59, 999_000, tzinfo=UTC),
     }
+
+
+def test_times_without_a_zone_are_no_instants_if_the_source_has_no_zone(
+    deployment: Deployment, database: Database
+) -> None:
+    write_pipeline(deployment, database, "", dbtable="orders")
+    message = refused(deployment, "run", "orders")
+    assert "column UPDATED_AT of format jdbc is timestamp_ntz, source.columns declares instant" in message
 
 
 def test_a_wrong_table_is_one_clear_error(deployment: Deployment, database: Database) -> None:

@@ -48,7 +48,7 @@ class SourcePart:
     def place(self) -> str:
         """The path, or the name of the table or format, as messages show it, after the name of one of several
         sources."""
-        place = self.path or (f"table {self.table}" if self.table else f"of format {self.source.file_format}")
+        place = self.path or (f"table {self.table}" if self.table else f"format {self.source.file_format}")
         return f"{self.name} ({place})" if self.name else place
 
 

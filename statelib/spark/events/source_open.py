@@ -32,9 +32,9 @@ is missing, and the columns of CSV by their place even if the header of a file h
 
 def strict_options(file_format: str, time_zone: str | None = None) -> Mapping[str, str]:
     """Return the options for a format under which no record is lost or cut without an error, and times without a zone
-    are in ``time_zone``: those of a database would be in the zone of Spark's JVM. The options of the user come after
-    them and have precedence."""
-    if file_format.lower() == "jdbc" and time_zone:
+    in texts are in ``time_zone``. Those of a database stay without a zone: by default, Spark takes them for times in
+    the zone of its JVM. The options of the user come after them and have precedence."""
+    if file_format.lower() == "jdbc":
         return {"preferTimestampNTZ": "true"}
     options = _STRICT.get(file_format.lower(), {})
     return {**options, "timeZone": time_zone} if options and time_zone else options
