@@ -150,6 +150,24 @@ def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, deploym
     assert first["at"] == datetime(2025, 12, 31, 20), "a computed instant is read in the zone"
 
 
+def test_a_time_without_a_zone_is_not_compared_with_a_bound_in_another_zone(
+    spark: SparkSession, deployment: Deployment, table: str
+) -> None:
+    """Spark would compare the clock of New York with that of UTC: a run at midnight in UTC would take the events of the
+    last five hours for those of the next day, whose run has them in its past."""
+    spark.table(table).selectExpr("*", "CAST(at AS timestamp_ntz) AS local").createOrReplaceTempView("zones")
+    columns = {"shop": "string", "amount": "long", "local": "instant"}
+    source = {"table": "zones", "columns": columns, "time_zone": "America/New_York"}
+    error = errors(spark, deployment, source | {"where": WHERE.replace("at", "Local")})
+    assert error.kind == "bad-expression"
+    assert "source.where: Local is a time without a zone, but {start} and {end} are times of the" in error.message
+    assert "to_utc_timestamp(Local, 'America/New_York') >= '{start}'" in error.hint
+    by_instant = WHERE.replace("at", "to_utc_timestamp(local, 'America/New_York')")
+    assert len(read(spark, deployment, source | {"where": by_instant}).to_pylist()) == 1
+    of_utc = source | {"where": WHERE.replace("at", "local"), "time_zone": "Etc/UTC"}
+    assert len(read(spark, deployment, of_utc).to_pylist()) == 2
+
+
 BAD_COLUMNS = {
     "no such column": ("nothing * 2", "columns.amount: 'nothing * 2': [UNRESOLVED_COLUMN"),
     "no SQL": ("amount +", "columns.amount: 'amount +': "),

@@ -14,6 +14,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
+from statelib.spark.events.bounds_zone import check_zone_of_bounds
 from statelib.spark.events.source_changes import (
     CHANGE_TYPE,
     ROW,
@@ -21,13 +22,10 @@ from statelib.spark.events.source_changes import (
     complete_envelopes,
     images_of_envelopes,
 )
-from statelib.spark.events.source_types import is_read_as, quoted, spark_name
+from statelib.spark.events.source_types import INSTANT, LOCAL, is_read_as, quoted, spark_name
 from statelib.spark.session.either_kind import analysed
 
-_LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
-"""Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
-cast to the other without loss."""
-_BY_ZONE = {_INSTANT: (_LOCAL, "date"), _LOCAL: (_INSTANT,)}
+_BY_ZONE = {INSTANT: (LOCAL, "date"), LOCAL: (INSTANT,)}
 """The types of expressions that become a type by the zone of the source."""
 _ANSI = "spark.sql.ansi.enabled"
 _BY_CHANCE = "its value can be another one when a task is repeated"
@@ -81,7 +79,9 @@ def _events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame:
     for name, text in source.each.items():
         frame = _elements(pipeline, f"{part.field}.each.{name}", name, text, frame)
     if part.where is not None:
-        frame = checked_expression(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
+        rows = checked_expression(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
+        check_zone_of_bounds(pipeline, part, frame)
+        frame = rows
     if source.changes is not None:
         frame = _changed_rows(pipeline, part, source.changes, frame)
     actual = _own_columns(part, frame)
@@ -177,7 +177,7 @@ def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, own: tuple[st
     if is_read_as(actual, wanted):
         return f"{column if actual == wanted else f'CAST({column} AS {wanted})'} AS {quoted(name)}"
     zone = part.source.time_zone
-    if zone is not None and {actual, wanted} == {_LOCAL, _INSTANT}:
+    if zone is not None and {actual, wanted} == {LOCAL, INSTANT}:
         return f"{_converted(column, zone, wanted)} AS {quoted(name)}"
     raise InvalidRequestError(
         f"pipeline {pipeline.name}: column {name} of {part.place} is {actual}, {part.field}.columns declares "
@@ -205,8 +205,8 @@ def _computed_column(pipeline: Pipeline, part: SourcePart, name: str, text: str,
 
 def _converted(column: str, zone: str, wanted: str) -> str:
     """Return the SQL expression for an instant as the local time of a zone, or for a local time as the instant."""
-    from_zone, to_zone = (zone, "UTC") if wanted == _INSTANT else ("UTC", zone)
-    return f"CAST(convert_timezone('{from_zone}', '{to_zone}', CAST({column} AS {_LOCAL})) AS {wanted})"
+    from_zone, to_zone = (zone, "UTC") if wanted == INSTANT else ("UTC", zone)
+    return f"CAST(convert_timezone('{from_zone}', '{to_zone}', CAST({column} AS {LOCAL})) AS {wanted})"
 
 
 def checked_expression(

@@ -10,6 +10,9 @@ from statelib.model.types import StateType
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.arrow_types import spark_type
 
+LOCAL, INSTANT = "timestamp_ntz", "timestamp"
+"""Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
+cast to the other without loss."""
 _WIDENINGS = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
     "smallint": {"int", "bigint", "float", "double"},
@@ -24,9 +27,9 @@ _OF_ARROW: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
     pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
     pa.binary(): "binary", pa.large_binary(): "binary", pa.date32(): "date",
-    pa.timestamp("ms"): "timestamp_ntz", pa.timestamp("us"): "timestamp_ntz",
+    pa.timestamp("ms"): LOCAL, pa.timestamp("us"): LOCAL,
 }  # fmt: skip
-_NUMBERS_AND_TIMES = (*_WIDENINGS, "bigint", "double", "timestamp", "timestamp_ntz")
+_NUMBERS_AND_TIMES = (*_WIDENINGS, "bigint", "double", INSTANT, LOCAL)
 
 
 def spark_name(type_: StateType) -> str:
