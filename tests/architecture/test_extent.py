@@ -59,7 +59,7 @@ def is_large(mark: ast.expr) -> bool:
     return isinstance(mark, ast.Call) and ast.unparse(mark.func) == "large"
 
 
-def test_what_a_large_test_names_in_its_place_is_run() -> None:
+def test_a_large_test_names_only_tests_that_are_run() -> None:
     run, reasons = whether_run()
     named = {name for reason in reasons for name in re.findall(r"\btest_\w+", reason)}
     assert "test_s3_fault_scripts" in named
