@@ -35,8 +35,9 @@ class Document:
 
 def read_document(text: str) -> Document:
     """Parse one YAML document. These are problems: a field that is given twice, a key that is not text, a value that
-    does not fit its tag, a number in base 8 or 60, and more than :data:`MAX_NODES` values or :data:`MAX_DEPTH` levels,
-    where each alias and merged key counts like the values that it repeats."""
+    does not fit its tag, a number in base 8 or 60, an option such as NO, which YAML takes for false, and more than
+    :data:`MAX_NODES` values or :data:`MAX_DEPTH` levels, where each alias and merged key counts like the values that it
+    repeats."""
     try:
         if (line := _line_too_deep(text)) is not None:
             return Document(None, (_too_large(()),), {(): line})
@@ -112,6 +113,9 @@ class _Walk:
             self.problems.append(Problem(where, text))
         elif type(value) in (int, float) and _OTHER_BASE.fullmatch(str(node.value)):
             text = f"YAML takes {node.value} for the number {value}: write this number, or put the text in quotes"
+            self.problems.append(Problem(where, text))
+        elif type(value) is bool and where[-2:-1] == ("options",) and str(node.value).lower() != str(value).lower():
+            text = f"YAML takes {node.value} for {str(value).lower()}: write this, or put the text in quotes"
             self.problems.append(Problem(where, text))
 
     def _visit_mapping(self, node: yaml.MappingNode, where: Where) -> None:

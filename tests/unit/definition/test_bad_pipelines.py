@@ -89,6 +89,7 @@ CASES = {
     "state names in capitals": ("  seen: {", "  Longest: {", 21, "states.Longest: state 'longest' has this name: a query could not distinguish them"),
     "field names in capitals": ("      last_dest: {", "      Flights: {", 13, "states.activity: a query could not distinguish its columns 'flights' and 'Flights'"),
     "a key column in capitals": ("      last_dest: {", "      TAILNUM: {", 13, "states.activity: a query could not distinguish its columns 'tailnum' and 'TAILNUM'"),
+    "a text that is false in YAML": ("  columns:", "  format: csv\n  options: {nullValue: NO}\n  columns:", 6, "source.options.nullValue: YAML takes NO for false: write this, or put the text in quotes"),
     "duplicate key": ("parallelism: 2", "name: other", 24, "name: given twice, first on line 1"),
     "forbidden state name": ("  seen: {", "  default: {", 21, "states.default: expected a state name other than '' and 'default'"),
     "no such kind": ("kind: list", "kind: set", 21, "states.seen.kind: expected 'value', 'list', 'map', 'reducing' or 'aggregating', found 'set'"),
