@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.chromium_kit import ARGUMENTS, NoChromium, chromium
-from tests.browser.watching import OpenPage, Watch
+from tests.browser.watching import PATIENCE_MS, OpenPage, Watch
 
 SCREENSHOTS = Path(os.environ.get("STATELIB_SCREENSHOTS", Path(__file__).parents[2] / ".work" / "screenshots"))
 HEIGHTS = {360: 780}
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,7 @@ def new_page(browser: Browser, watch: Watch) -> Iterator[OpenPage]:
             **options,
         )
         contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
         context.on("page", watch.over)
         return context.new_page()
 

@@ -26,15 +26,13 @@ from tests.browser.tour_world import (
     tour_places,
     write_history,
 )
-from tests.browser.watching import OpenPage, Watch, inaccessible, overflow
+from tests.browser.watching import PATIENCE_MS, OpenPage, Watch, inaccessible, overflow
 from tests.support.extent import cases
 from tests.support.worlds import CALM
 
 USERS = {"admin": "admin", "viewer": "viewer"}
 """Roles by name; the password of each is the reversed name."""
-PATIENCE_MS = 30_000
 RUN_PATIENCE_S = 600.0
-expect.set_options(timeout=PATIENCE_MS)
 NOTE = "before the parallelism is doubled"
 EARLIER = 3
 """The checkpoint to which route_delays is restored; the other pipelines do not change, so that tests run in any
@@ -95,6 +93,7 @@ def tour(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def sign_in(browser: Browser, url: str, user: str) -> str:
     """Sign in by Airflow's form, as a person does, and return the token of the session."""
     with browser.new_context() as context:
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.goto(url)
         page.get_by_label("Username").fill(user)
@@ -107,9 +106,7 @@ def sign_in(browser: Browser, url: str, user: str) -> str:
 @pytest.fixture
 def admin(new_page: OpenPage, tour: Tour, watch: Watch) -> Page:
     watch.expected.append(AIRFLOWS_OWN)
-    page = new_page(storage_state=tour.session("admin"))
-    page.set_default_timeout(PATIENCE_MS)
-    return page
+    return new_page(storage_state=tour.session("admin"))
 
 
 def state(page: Page) -> Frame:
@@ -265,7 +262,7 @@ def assert_groups_open(page: Page, tour: Tour, shot: Shot) -> None:
     expand = page.get_by_role("button", name="Expand all task groups").first
     # Airflow's page may show no groups if it is loaded while the machine is busy.
     with suppress(PlaywrightTimeoutError):
-        expand.wait_for(timeout=PATIENCE_MS / 3)
+        expand.wait_for(timeout=10_000)
     if not expand.is_visible():
         page.reload()
     expand.click()

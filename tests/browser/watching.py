@@ -14,6 +14,9 @@ AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 GRAVE = ("moderate", "serious", "critical")
 OpenPage = Callable[..., Page]
 """The type of the fixture ``new_page``."""
+PATIENCE_MS = 120_000
+"""The time that a page may take for one step, in milliseconds. On a busy machine the first page of an Airflow that has
+just started can take longer than the 30 s that Playwright waits by default."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 

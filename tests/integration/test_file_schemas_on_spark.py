@@ -96,6 +96,25 @@ def test_a_damaged_line_of_json_fails_the_run_unless_the_file_leaves_it_out(depl
     assert totals(deployment) == {"a": 1}
 
 
+@pytest.mark.parametrize("lines", [False, True], ids=["in one line", "in one file"])
+def test_several_records_of_json_of_which_spark_reads_the_first_fail_the_run(
+    deployment: Deployment, lines: bool
+) -> None:
+    one = payload(customer="a", amount=1, note="a text with }{ is no other record")
+    source = JSON + ("options: {multiLine: true}\n" if lines else "")
+    write_pipeline(deployment, source)
+    write_json(deployment, 1, one)
+    said(deployment, "run", "orders")
+    write_json(deployment, 2, *([one, one] if lines else [one + one]))
+    message = refused(deployment, "run", "orders")
+    assert "2026-01-02.json: expected one record per line, found several: " in message
+    assert "{mode: PERMISSIVE}" in call(deployment, "run", "orders").stderr
+    write_pipeline(deployment, JSON)
+    write_json(deployment, 2, one, one)
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": 3}
+
+
 @pytest.mark.parametrize("lines", ["a,1,x\nb,23", "a,1,x\nb,23,y,z"], ids=["cut", "longer"])
 def test_a_line_of_csv_with_other_fields_than_the_header_fails_the_run(deployment: Deployment, lines: str) -> None:
     write_pipeline(deployment, CSV)

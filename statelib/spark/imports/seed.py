@@ -13,6 +13,7 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointRecord
 from statelib.spark.events.absent_columns import Used, check_parquet_files, merges_schemas
+from statelib.spark.events.joined_records import check_joined_records
 from statelib.spark.events.source import SourcePlaces, is_within_reach
 from statelib.spark.events.source_columns import check_strict, checked_expression
 from statelib.spark.events.source_open import strict_options
@@ -63,6 +64,8 @@ def mapped_table(spark: SparkSession, deployment: Deployment, pipeline: Pipeline
     :func:`~statelib.spark.imports.seed_columns.map_table`."""
     check_strict(spark, pipeline, "--map")
     frame = _opened(spark, pipeline, table)
+    if table.format.lower() == "json":
+        check_joined_records(spark, pipeline.name, table.place, table.options)
     if table.where:
         frame = checked_expression(pipeline, "--where", table.where, frame, table.where, filters=True)
     with naming_what_failed():
