@@ -6,7 +6,7 @@ SHELL := /bin/sh
 
 PYTHON ?= python3
 PORT ?= 8080
-WORKERS ?= 4
+WORKERS ?= 3
 BIN := .work/venv/bin
 # Hundreds of processes are started here; where nothing may be written, each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE

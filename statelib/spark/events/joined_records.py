@@ -29,10 +29,10 @@ def check_joined_records(spark: SparkSession, pipeline: str, path: str, options:
     with naming_what_failed():
         whole = given.get("multiline", "").lower() == "true"
         lines = spark.read.options(**options).text(path, wholetext=whole)
-        found = _joined(lines).take(1)
-    if found:
+        first = _joined(lines).first()
+    if first is not None:
         raise InvalidRequestError(
-            f"pipeline {pipeline}: {found[0].file}: expected one record per line, found several: {found[0].text!r}",
+            f"pipeline {pipeline}: {first.file}: expected one record per line, found several: {first.text!r}",
             kind=MALFORMED_RECORD,
             hint="Spark would read the first one only: let the program that writes the files end each record with a "
             "line break, or read only the first ones with 'options: {mode: PERMISSIVE}'",
