@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -32,10 +33,14 @@ def test_impossible_cases_are_in_no_sample() -> None:
     assert {case[0] for case in chosen} == set(AXES[0])
 
 
+def is_large(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "large"
+
+
 def left_out(node: ast.AST) -> Iterator[str]:
     """Yield the reason of each test, or set of parameters, below ``node`` that ``make test`` leaves out."""
     for each in ast.walk(node):
-        if isinstance(each, ast.Call) and ast.unparse(each.func) == "large" and isinstance(each.args[0], ast.Constant):
+        if is_large(each) and isinstance(each.args[0], ast.Constant):
             yield str(each.args[0].value)
 
 
@@ -47,16 +52,12 @@ def whether_run() -> tuple[dict[str, bool], list[str]]:
         if "support.extent import" in text:
             reasons += left_out(tree)
         marked = [n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark"]
-        whole = any(True for each in marked for _ in left_out(each))
+        whole = any(is_large(node) for each in marked for node in ast.walk(each))
         functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
         for each in functions:
-            run[each.name] = not whole and not any(True for mark in each.decorator_list if is_large(mark))
+            run[each.name] = not whole and not any(map(is_large, each.decorator_list))
         run[Path(path).stem] = any(run[each.name] for each in functions)
     return run, reasons
-
-
-def is_large(mark: ast.expr) -> bool:
-    return isinstance(mark, ast.Call) and ast.unparse(mark.func) == "large"
 
 
 def test_a_large_test_names_only_tests_that_are_run() -> None:

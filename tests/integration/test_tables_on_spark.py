@@ -153,8 +153,8 @@ def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, deploym
 def test_a_time_without_a_zone_is_not_compared_with_a_bound_in_another_zone(
     spark: SparkSession, deployment: Deployment, table: str
 ) -> None:
-    """Spark would compare the clock of New York with that of UTC: a run at midnight in UTC would take the events of the
-    last five hours for those of the next day, whose run has them in its past."""
+    """Spark would compare the clock of New York with that of UTC: a run at midnight in UTC would read the local day
+    before its last five hours have come, and no later run would read them."""
     spark.table(table).selectExpr("*", "CAST(at AS timestamp_ntz) AS local").createOrReplaceTempView("zones")
     columns = {"shop": "string", "amount": "long", "local": "instant"}
     source = {"table": "zones", "columns": columns, "time_zone": "America/New_York"}

@@ -56,22 +56,23 @@ def clock_changes(zone: tzinfo, start_ms: int, end_ms: int) -> Iterator[ClockCha
         return
     for before_ms in range(start_ms, end_ms, _WEEK_MS):
         after_ms = min(before_ms + _WEEK_MS, end_ms)
-        shift = _offset(zone, after_ms) - _offset(zone, before_ms)
+        shift = clock_offset(zone, after_ms) - clock_offset(zone, before_ms)
         if shift:
             yield ClockChange(_change_between(zone, before_ms, after_ms), shift // timedelta(milliseconds=1))
 
 
 def _change_between(zone: tzinfo, before_ms: int, after_ms: int) -> int:
     """Return the first moment with the offset of ``after_ms``."""
-    offset = _offset(zone, after_ms)
+    offset = clock_offset(zone, after_ms)
     while after_ms - before_ms > 1:
         middle_ms = (before_ms + after_ms) // 2
-        if _offset(zone, middle_ms) == offset:
+        if clock_offset(zone, middle_ms) == offset:
             after_ms = middle_ms
         else:
             before_ms = middle_ms
     return after_ms
 
 
-def _offset(zone: tzinfo, moment_ms: int) -> timedelta:
+def clock_offset(zone: tzinfo, moment_ms: int) -> timedelta:
+    """Return by how much the clock of a zone is ahead of UTC at a moment."""
     return moment_of(moment_ms).astimezone(zone).utcoffset() or timedelta()

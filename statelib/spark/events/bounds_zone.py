@@ -6,11 +6,10 @@ from datetime import tzinfo
 
 from pyspark.sql import DataFrame
 
-from statelib.definition.parts.zones import zone_of
+from statelib.definition.parts.zones import clock_offset, zone_of
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError
-from statelib.model.moments import moment_of
 from statelib.spark.events.source_types import LOCAL
 
 _HALF_A_YEAR_MS = 182 * 86_400_000
@@ -23,7 +22,8 @@ _COMPARED = re.compile(
 def check_zone_of_bounds(pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> None:
     """Raise InvalidRequestError (``bad-expression``) if the condition of a source compares a time without a zone with a
     bound, and the zone of the source is not that of the schedule. Spark compares the clocks, and ignores the offset of
-    the bound. ``frame``: the rows of the source."""
+    the bound. ``frame``: the rows of the source, for which Spark has
+    understood the condition."""
     zone, condition = part.source.time_zone, part.source.where
     if zone is None or condition is None or _have_equal_clocks(zone_of(zone), pipeline.zone, part.interval.start_ms):
         return
@@ -48,5 +48,4 @@ def _compared_columns(condition: str, frame: DataFrame) -> Iterator[str]:
 
 def _have_equal_clocks(one: tzinfo, other: tzinfo, moment_ms: int) -> bool:
     """Return whether two zones have equal clocks at a moment, and half a year later."""
-    moments = (moment_of(moment_ms), moment_of(moment_ms + _HALF_A_YEAR_MS))
-    return all(moment.astimezone(one).utcoffset() == moment.astimezone(other).utcoffset() for moment in moments)
+    return all(clock_offset(one, at) == clock_offset(other, at) for at in (moment_ms, moment_ms + _HALF_A_YEAR_MS))

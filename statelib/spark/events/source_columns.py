@@ -79,9 +79,8 @@ def _events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame:
     for name, text in source.each.items():
         frame = _elements(pipeline, f"{part.field}.each.{name}", name, text, frame)
     if part.where is not None:
-        rows = checked_expression(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
+        frame = checked_expression(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
         check_zone_of_bounds(pipeline, part, frame)
-        frame = rows
     if source.changes is not None:
         frame = _changed_rows(pipeline, part, source.changes, frame)
     actual = _own_columns(part, frame)
