@@ -43,6 +43,17 @@ def variables(scratch: Path, settings: Mapping[str, str] | None = None) -> dict[
     }
 
 
+def fast_start() -> dict[str, str]:
+    """Return the variables with which JVMs of PySpark start fast, and which change no setting of Spark."""
+    archive = _archive()
+    quick = {"SPARK_LAUNCHER_OPTS": FAST, "SPARK_SUBMIT_OPTS": FAST}
+    if archive is None or not archive.is_file():
+        return quick
+    # Java prints a warning where the class path is another one, on the output that a caller may read.
+    options = f'{FAST} -Xlog:disable "-XX:SharedArchiveFile={archive}"'
+    return quick | {"SPARK_CONF_DIR": str(_empty_conf()), "SPARK_SUBMIT_OPTS": options}
+
+
 def properties() -> dict[str, str]:
     """Return the properties of ``spark-defaults.conf``, without the options of the driver's JVM."""
     lines = (line.split(None, 1) for line in (CONF / "spark-defaults.conf").read_text().splitlines())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from demo.spark_start import fast_start
 from tests.support.azure_endpoint import AzureEndpoint, azure_endpoint
 from tests.support.extent import TEST_ALL, examples
 from tests.support.s3_endpoint import S3Endpoint, s3_endpoint
@@ -27,6 +28,10 @@ AZURITE = INTERPRETER.parents[2] / "azurite" / "node_modules" / "azurite" / "dis
 """The program that ``make setup`` installs from azurite/package-lock.json, if there is npm."""
 
 _buckets = count()
+
+# Hundreds of JVMs are started, by this process and by its children: each costs a third with archived classes.
+for _name, _value in fast_start().items():
+    os.environ.setdefault(_name, _value)
 
 # There is no deadline: the time of an example depends on the machine. The examples of `make test` are always the same,
 # so that it judges the change; `make test-all` tries new ones.
@@ -100,11 +105,10 @@ def spark() -> "Iterator[SparkSession]":
 
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     os.environ["PYTHONPATH"] = str(CHECKOUT)
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", options)
+        .config("spark.python.daemon.module", "statelib.spark.session.daemon")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
         .getOrCreate()

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo.spark_start import fast_start
 from tests.support.announced_port import announced_port
 from tests.support.worlds import CHECKOUT
 
 _PORT = re.compile(r"Successfully started service '\S*SparkConnectService' on port (\d+)")
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _RESOURCE = "spark-internal"
 """What spark-submit is given in place of a file: the class is part of Spark."""
@@ -64,7 +64,7 @@ def connect_server(code: Path, master: str = "local[2]", **settings: str) -> Ite
     options = [word for pair in {**SETTINGS, **named}.items() for word in ("--conf", "=".join(pair))]
     submit = Path(sys.executable).with_name("spark-submit")
     server = subprocess.Popen(
-        [submit, "--master", master, "--class", _CLASS, "--driver-java-options", JAVA_OPTIONS, *options, _RESOURCE],
+        [submit, "--master", master, "--class", _CLASS, *options, _RESOURCE],
         env=_environment(code),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -83,4 +83,5 @@ def connect_server(code: Path, master: str = "local[2]", **settings: str) -> Ite
 def _environment(code: Path) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     path = f"{CHECKOUT}{os.pathsep}{code}"
-    return inherited | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    python = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    return inherited | python | {"SPARK_LOCAL_IP": "127.0.0.1"} | fast_start()
