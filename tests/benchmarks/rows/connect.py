@@ -11,6 +11,7 @@ from pathlib import Path
 
 from statelib_airflow.runtime.jobs import job
 
+from demo.spark_start import FAST, fast_start
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
@@ -19,7 +20,7 @@ from tests.benchmarks.checks import Totals, expected, of_statelib, verdict
 from tests.benchmarks.events import batch_directory, interval, new_deployment, new_pipeline, write_batches
 from tests.benchmarks.measure import Contender, Ratio, take_turns
 from tests.integration.shop import environment
-from tests.support.connect_server import JAVA_OPTIONS, connect_server
+from tests.support.connect_server import connect_server
 
 EVENTS = 20_000
 ROWS = ("P24",)
@@ -31,10 +32,11 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
     write_batches(root, WARMUPS + runs, events)
     deployment = new_deployment(root)
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    submit += ["--driver-java-options", JAVA_OPTIONS, "--conf", "spark.ui.enabled=false"]
+    submit += ["--driver-java-options", FAST, "--conf", "spark.ui.enabled=false"]
     with connect_server(root) as server:
         ours = Job(deployment, "connect", root, [sys.executable], server.environment())
-        own = {name: value for name, value in server.environment().items() if name != "SPARK_REMOTE"}
+        added = {"SPARK_REMOTE", *fast_start()}
+        own = {name: value for name, value in server.environment().items() if name not in added}
         theirs = Job(deployment, "submitted", root, submit, own)
         figures = take_turns({"ours": ours.contender(), "theirs": theirs.contender()}, runs, WARMUPS)
     right = expected([batch_directory(root, number) for number in range(WARMUPS + runs)])
