@@ -43,7 +43,7 @@ def test_every_way_to_create_an_object_requests_encryption(bucket: Bucket, s3: S
     bucket.create("published", b"metadata")
     bucket.put("small", 10, lambda: zeros(10))
     bucket.put("large", LARGE, lambda: zeros(LARGE))
-    bucket.copy("small", "copied")
+    bucket.copy("small", "copied", 10)
     assert {key: encryption(s3, key) for key in ("published", "small", "large", "copied")} == dict.fromkeys(
         ("published", "small", "large", "copied"), ("aws:kms", KEY)
     )

@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import InvalidRequestError, NotFoundError, RetryableError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.storage.names import LOCATION_NAME
+from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.inventory import list_objects, verify_objects
 from statelib.storage.objects.storage import ObjectCheckpointStorage
 from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.storage.registry import PLACES
-from statelib.storage.retries import IMPATIENT
+from statelib.storage.retries import IMPATIENT, Retries, wait_never
 from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import crc32c
+from tests.support.fault_proxy import Fault
 from tests.support.s3_endpoint import S3Endpoint
 
 FLIGHTS = PipelineName("flights")
@@ -72,6 +74,19 @@ def test_a_savepoint_can_be_written_to_another_bucket(
     assert {f.path for f in list_objects(reference.directory, IMPATIENT)} == {LOCATION_NAME}
 
 
+def test_the_time_for_a_copy_depends_on_its_size(s3: S3Endpoint, bucket: str) -> None:
+    """Storages copy some 100 MB/s and answer at the end: an object of 5 GB may take more than the usual minute."""
+    objects = Bucket(f"s3://{bucket}", Retries((), wait_never, request_timeout_s=0.25))
+    s3.put_object(bucket, "original", b"state")
+    slow = Fault("slow", "PUT", "copy")
+    s3.break_next(slow)
+    with pytest.raises(RetryableError, match="no whole answer came"):
+        objects.copy("original", "copy-1", 1 << 30)
+    s3.break_next(slow)
+    objects.copy("original", "copy-2", 40 << 30)
+    assert Bucket(f"s3://{bucket}", IMPATIENT).size("copy-2") == 5
+
+
 @pytest.mark.parametrize(
     "path", [f"{ATTEMPT}-0-0", f"{ATTEMPT}-3-x", f"{ATTEMPT}-3-", "_metadata", f"x/{ATTEMPT}-3-0", f"../{ATTEMPT}-3-0"]
 )
@@ -116,7 +131,7 @@ def test_uploads_and_downloads_use_bounded_memory(storage: ObjectCheckpointStora
     reference = storage.initialize_location(ID)
     program = f"""
 import resource
-from statelib.storage.retries import IMPATIENT
+from statelib.storage.retries import IMPATIENT, Retries, wait_never
 from statelib.storage.objects.storage import *
 from statelib.storage.objects.reader import ObjectReader
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

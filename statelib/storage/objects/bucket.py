@@ -32,6 +32,7 @@ BLOCK_BYTES = 1 << 20
 
 _PAGE = 1_000
 _MAX_PARTS = 9_000
+_GIB = 1 << 30
 _PARTS_AT_ONCE = 2
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _IN_TROUBLE = (408, 425, 429)
@@ -189,16 +190,18 @@ class Bucket:
 
         self._run(f"removing {self._shown(key)}", attempt)
 
-    def copy(self, source: str, key: str) -> None:
-        """Copy an object within the bucket, to a key that no other writer uses. The storage itself copies it.
+    def copy(self, source: str, key: str, size_bytes: int) -> None:
+        """Copy an object of ``size_bytes`` within the bucket, to a key that no other writer uses. The storage itself
+        copies it, and answers when it has done so: for each GiB that is begun, it has the time of one request.
 
         Raises NotFoundError (``missing-file``)."""
 
         import obstore
 
+        location, timeout_s = object_location(self.uri), self.retries.request_timeout_s * max(-(-size_bytes // _GIB), 1)
         what = f"copying {self._shown(source)} to {self._shown(key)}"
         crash_point("object: before copy")
-        self._run(what, lambda store: obstore.copy(store, source, key))
+        self._run(what, lambda _store: obstore.copy(open_client(location, timeout_s), source, key))
         crash_point("object: copied")
 
     def delete_all(self, keys: Sequence[str]) -> None:

@@ -21,5 +21,5 @@ def copy_object(objects: Bucket, original: FileStateHandle, target: ObjectLocati
     """Copy an object to a new key of the same bucket. If this raises, the caller has to delete ``target``.
 
     Raises NotFoundError (``missing-file``), CorruptStateError (``size-mismatch``)."""
-    objects.copy(object_location(original.path).key, target.key)
+    objects.copy(object_location(original.path).key, target.key, original.size_bytes)
     check_size(original.path, original.size_bytes, objects.size(target.key))
