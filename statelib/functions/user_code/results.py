@@ -11,7 +11,7 @@ import pyarrow as pa
 from statelib.aggregates.grouping import group_rows, one_array
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
-from statelib.serializers.columns.arrow import fields_beyond, numbers
+from statelib.serializers.columns.arrow import fields_beyond, numbers, other_meaning
 from statelib.serializers.scalars.windows import MOMENT
 
 DOMAIN_COLUMNS = ("event_time", "processing_time")
@@ -124,14 +124,16 @@ class FunctionResult:
 
     def _cast(self, table: pa.Table, expected: pa.Schema, what: str = "") -> pa.Table:
         table = table.select(expected.names)
+        types = f"expected the types {_types(expected)}, found {_types(table.schema)}"
         for field in expected:
             given = table.schema.field(field.name).type
             if fields_beyond(given, field.type):
                 raise self.bad(f"{what}column {field.name}: expected the fields of {field.type}, found {given}")
+            if problem := other_meaning(given, field.type):
+                raise self.bad(f"{what}{types}: column {field.name}: {problem}")
         try:
             return table.cast(expected)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            types = f"expected the types {_types(expected)}, found {_types(table.schema)}"
             raise self.bad(f"{what}{types}: {error}") from error
 
     def _with_keys(self, table: pa.Table) -> pa.Table:

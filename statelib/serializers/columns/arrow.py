@@ -29,6 +29,13 @@ _FAMILIES = (
     ("datetime", lambda t: pat.is_timestamp(t) and t.tz is None),
 )
 
+_CONVERTED = {
+    ("number", "decimal"), ("decimal", "number"), ("number", "string"), ("decimal", "string"), ("date", "datetime"),
+    ("instant", "datetime"),
+}  # fmt: skip
+"""The pairs of families between which a user's values are converted; an instant becomes the clock's time in UTC."""
+_NO_ZONE = "a time without a zone is no instant: compute its time in UTC, with that zone"
+
 
 def _refuse_nulls(values: pa.Array, what: StateType) -> None:
     """Raise InvalidRequestError (``null-value``) naming the first row that is null."""
@@ -66,16 +73,17 @@ def converted(column: pa.Array, arrow_type: pa.DataType, what: str) -> pa.Array:
     """Return a user's column as ``arrow_type``. ``what`` names it in errors.
 
     The fields of structs may have another order, but each must be there and no other: Arrow's cast would make nulls of
-    fields that are missing, and drop the others.
+    fields that are missing, and drop the others. Types are converted as :func:`other_meaning` allows.
 
     Raise InvalidRequestError (``bad-value-type``)."""
     if column.type == arrow_type:
         return column
     unmatched = sorted({*fields_beyond(column.type, arrow_type), *fields_beyond(arrow_type, column.type)})
     try:
-        if not unmatched:
+        if unmatched:
+            problem = f"only one of them has the {'field' if len(unmatched) == 1 else 'fields'} {', '.join(unmatched)}"
+        elif not (problem := other_meaning(column.type, arrow_type)):
             return column.cast(arrow_type)
-        problem = f"only one of them has the {'field' if len(unmatched) == 1 else 'fields'} {', '.join(unmatched)}"
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         problem = str(error)
     raise InvalidRequestError(
@@ -97,6 +105,27 @@ def fields_beyond(type_: pa.DataType, other: pa.DataType) -> list[str]:
     if hasattr(type_, "value_type") and hasattr(other, "value_type"):
         return fields_beyond(type_.value_type, other.value_type)
     return []
+
+
+def other_meaning(type_: pa.DataType, other: pa.DataType) -> str:
+    """Return why values of a type would not be the same values in the other type, at any depth; "" if they would.
+    Arrow's cast would take a time without a zone for one in UTC, drop the time of a day, and read a number from a
+    text."""
+    if pat.is_dictionary(type_):
+        return other_meaning(type_.value_type, other)
+    if pat.is_struct(type_) and pat.is_struct(other):
+        others = {field.name: field.type for field in other}
+        pairs = [(field.type, others[field.name]) for field in type_ if field.name in others]
+    elif pat.is_map(type_) and pat.is_map(other):
+        pairs = [(type_.key_type, other.key_type), (type_.item_type, other.item_type)]
+    elif hasattr(type_, "value_type") and hasattr(other, "value_type"):
+        pairs = [(type_.value_type, other.value_type)]
+    else:
+        family, wanted = _family(type_), _family(other)
+        if pat.is_null(type_) or family == wanted or (family, wanted) in _CONVERTED:
+            return ""
+        return _NO_ZONE if (family, wanted) == ("datetime", "instant") else f"{type_} is not converted to {other}"
+    return next(filter(None, (other_meaning(*pair) for pair in pairs)), "")
 
 
 def wrong_arrow_type(actual: pa.DataType, expected: pa.DataType, what: StateType) -> InvalidRequestError:

@@ -25,6 +25,7 @@ VISITS = {
     "on_timer": "tests.unit.functions.session_timers:on_timer",
     "fields": {"events": "long", "last": "instant", "visits": "long"},
 }
+AT = pa.array([1], pa.timestamp("ms", "UTC"))
 BOTH = {
     "kind": "value",
     "function": "tests.unit.functions.session_timers:both_update",
@@ -148,9 +149,11 @@ def test_each_timer_fires_once_over_any_chain_of_checkpoints(seed: int, tmp_path
     ("timers", "problem"),
     [
         ({"k": ["a"]}, "one time or both"),
-        ({"k": ["a"], "event_time": [1], "more": [1]}, "one time or both"),
-        ({"k": ["z"], "event_time": [1]}, "is not among the 1 key"),
-        ({"k": [None], "event_time": [1]}, "key column k is null"),
+        ({"k": ["a"], "event_time": AT, "more": [1]}, "one time or both"),
+        ({"k": ["z"], "event_time": AT}, "is not among the 1 key"),
+        ({"k": [None], "event_time": AT}, "key column k is null"),
+        ({"k": ["a"], "event_time": AT.cast(pa.timestamp("ms"))}, "a time without a zone is no instant"),
+        ({"k": ["a"], "event_time": [1]}, "int64 is not converted to timestamp"),
         ({"k": ["a"], "event_time": ["soon"]}, "expected the types"),
         (3, r"expected \(rows, timers\) or \(rows, timers, outputs\), found a tuple of 3"),
         ([1], "expected a pyarrow.Table, found list"),

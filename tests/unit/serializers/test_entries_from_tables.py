@@ -1,5 +1,7 @@
 """Entries that are made of tables: which columns must be there, and which fields their structs must have."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -62,3 +64,46 @@ def test_a_struct_with_other_fields_is_refused_rather_than_filled_with_nulls(val
         with pytest.raises(StatelibError, match=f"only one of them has the {fields}$") as caught:
             encoded(type_, key=pa.array(["a"]), value=column)
         assert caught.value.kind == "bad-value-type"
+
+
+NOON = pa.array([43_200_000], pa.timestamp("ms"))
+IN_UTC = NOON.cast(pa.timestamp("ms", "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "problem"),
+    [
+        ("instant", NOON, "a time without a zone is no instant"),
+        ("date", NOON, r"timestamp\[ms\] is not converted to date32\[day\]"),
+        ("instant", pa.array([43_200]), "int64 is not converted to timestamp"),
+        ("long", pa.array(["12"]), "string is not converted to int64"),
+        ("long", pa.array(["12"]).dictionary_encode(), "string is not converted to int64"),
+        ("boolean", pa.array([12]), "int64 is not converted to bool"),
+        ("row<at: instant>", pa.array([{"at": NOON[0]}]), "a time without a zone is no instant"),
+        ("list<long>", pa.array([["12"]]), "string is not converted to int64"),
+        ("map<string, long>", pa.array([[(True, 12)]], pa.map_(pa.bool_(), pa.int64())), "bool is not converted"),
+    ],
+)
+def test_a_value_is_not_converted_to_a_type_in_which_it_means_something_else(
+    type_: str, values: pa.Array, problem: str
+) -> None:
+    with pytest.raises(StatelibError, match=problem) as caught:
+        encoded(type_, key=pa.array(["a"]), value=values)
+    assert caught.value.kind == "bad-value-type"
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "same"),
+    [
+        ("long", pa.array([12], pa.int16()), pa.array([12])),
+        ("double", pa.array([12]), pa.array([12.0])),
+        ("datetime", NOON.cast(pa.timestamp("us")), NOON),
+        ("datetime", IN_UTC, NOON),
+        ("string", pa.array(["x"], pa.large_string()), pa.array(["x"])),
+        ("bigdecimal", pa.array([Decimal("1.50")]), pa.array(["1.50"])),
+        ("list<long>", pa.array([[]]), pa.array([[]], pa.list_(pa.int64()))),
+    ],
+)
+def test_a_value_is_converted_within_its_kind(type_: str, values: pa.Array, same: pa.Array) -> None:
+    key = pa.array(["a"])
+    assert encoded(type_, key=key, value=values) == encoded(type_, key=key, value=same)
