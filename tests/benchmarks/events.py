@@ -71,8 +71,8 @@ def write_batches(
     there are no ties for ``last``. ``keys``: the number of possible keys, by default the number of events; the first
     round uses all of them, the others a part ``touched`` of them. ``skew``: an exponent above 0 puts most events on
     few keys. ``texts``: the number of texts for each key; by default, a key has one of its own.
-    ``more_types``: amounts and times are written again, as decimals and timestamps, and the times as minutes of
-    a day."""
+    ``more_types``: amounts are written again, as decimals, and the times as minutes of a day and as timestamps in the
+    batch's interval, a millisecond apart."""
     keys = keys or events
     for number in range(first, rounds):
         reach = keys if number == 0 else max(int(keys * touched), 1)
@@ -93,7 +93,7 @@ def write_batches(
             if more_types:
                 columns["price"] = pa.array(amounts).cast(pa.decimal128(18, 2))
                 columns["minute"] = pa.array((columns["ts"].to_numpy() % MINUTES).astype(np.int16))
-                columns["at"] = columns["ts"].cast(pa.timestamp("ms", "UTC"))
+                columns["at"] = pa.array(rows + interval(number).start_ms).cast(pa.timestamp("ms", "UTC"))
             pq.write_table(pa.table(columns), directory / f"{file}.parquet")
 
 

@@ -29,7 +29,7 @@ AGGREGATES = {"approx_distinct": (8, 4), "theta": (16, 8), "approx_quantiles": (
 SMALL, SINGLE_HEAD = 7, 8
 """The entries of a sketch that lists them in its shortest form, and the bytes before a single entry."""
 SUM = "{agg: sum, of: amount}"
-WINDOW = "\n    window: {time: at, session: 10000d, allowed_lateness: 36500d, retain: 1d}"
+WINDOW = "\n    window: {time: at, session: 10000d, allowed_lateness: 1d, retain: 1d}"
 STATES = {
     "sum": VALUE,
     **{agg: VALUE.replace(SUM, f"{{agg: {agg}, of: ts}}") for agg in AGGREGATES},
