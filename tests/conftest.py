@@ -29,7 +29,7 @@ AZURITE = INTERPRETER.parents[2] / "azurite" / "node_modules" / "azurite" / "dis
 
 _buckets = count()
 
-# Hundreds of JVMs are started, by this process and by its children: each costs a third with archived classes.
+# More than a hundred JVMs are started, by this process and its children. With archived classes each costs a third.
 for _name, _value in fast_start().items():
     os.environ.setdefault(_name, _value)
 
