@@ -1,6 +1,9 @@
 """``spark.read.format("statelib")`` in a real session: equal to what the library itself reads, filters included."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +29,16 @@ from tests.support.worlds import checkpoint_of, new_deployment
 
 ENTRIES = 300_000
 PIPELINES = ("aircraft_activity", "route_delays", "carrier_streaks")
+OWN_SESSION = """
+import sys
+from pyspark.sql import SparkSession
+import statelib.spark
+
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+statelib.spark.register(spark)
+total = spark.read.format("statelib").load(sys.argv[1]).selectExpr("sum(value)").first()[0]
+print(spark.sparkContext.getConf().get("spark.python.daemon.module"), total)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +89,14 @@ def test_counts_and_sums_of_a_large_savepoint_are_right(reading: SparkSession, t
     few = frame.where("key_group in (3, 5) and value > 500")
     assert few.count() == frame.where("key_group = 3 or key_group = 5").where("value > 500").count() > 0
     assert frame.where("key_group > 200").count() == 0
+
+
+def test_a_session_with_the_daemon_of_spark_reads_state(tmp_path: Path) -> None:
+    """The session of the other tests forks its Python workers from statelib's daemon, that of a user from Spark's."""
+    command = [sys.executable, "-c", OWN_SESSION, store_longs(tmp_path, 1000)]
+    python = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, env=os.environ | python, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["None", str(pc.sum(long_columns(1000)["value"]).as_py())], done.stderr
 
 
 @pytest.mark.parametrize("name", PIPELINES)
