@@ -29,8 +29,8 @@ def variables(scratch: Path, settings: Mapping[str, str] | None = None) -> dict[
     decide, and no archive is used."""
     common = {"SPARK_LAUNCHER_OPTS": FAST, "SPARK_DAEMON_JAVA_OPTS": FAST}
     temporary = f'"-Djava.io.tmpdir={scratch}"'
-    archive = None if "SPARK_CONF_DIR" in (settings or {}) else _archive()
-    if archive is None or not archive.is_file():
+    archive = None if "SPARK_CONF_DIR" in (settings or {}) else _made_archive()
+    if archive is None:
         return common | {"SPARK_CONF_DIR": str(CONF), "SPARK_SUBMIT_OPTS": temporary}
     jvm = _jvm(f'"-XX:SharedArchiveFile={archive}"')
     defaults = properties() | {"spark.executor.extraJavaOptions": jvm}
@@ -45,9 +45,9 @@ def variables(scratch: Path, settings: Mapping[str, str] | None = None) -> dict[
 
 def fast_start() -> dict[str, str]:
     """Return the variables with which JVMs of PySpark start fast, and which change no setting of Spark."""
-    archive = _archive()
+    archive = _made_archive()
     quick = {"SPARK_LAUNCHER_OPTS": FAST, "SPARK_SUBMIT_OPTS": FAST}
-    if archive is None or not archive.is_file():
+    if archive is None:
         return quick
     # Java prints a warning where the class path is another one, on the output that a caller may read.
     options = f'{FAST} -Xlog:disable "-XX:SharedArchiveFile={archive}"'
@@ -95,6 +95,12 @@ def make_archive() -> bool:
 def _jvm(archive: str) -> str:
     """Return the options of a JVM. ``archive``: the option that names the archive to read or to write."""
     return f'{FAST} {archive} "-Dlog4j2.configurationFile={(CONF / "log4j2.properties").as_uri()}"'
+
+
+def _made_archive() -> Path | None:
+    """Return the path of the archive; None if it was not made."""
+    archive = _archive()
+    return archive if archive is not None and archive.is_file() else None
 
 
 def _archive() -> Path | None:

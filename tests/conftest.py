@@ -30,8 +30,7 @@ AZURITE = INTERPRETER.parents[2] / "azurite" / "node_modules" / "azurite" / "dis
 _buckets = count()
 
 # More than a hundred JVMs are started, by this process and its children. With archived classes each costs a third.
-for _name, _value in fast_start().items():
-    os.environ.setdefault(_name, _value)
+os.environ |= {**fast_start(), **os.environ}
 
 # There is no deadline: the time of an example depends on the machine. The examples of `make test` are always the same,
 # so that it judges the change; `make test-all` tries new ones.

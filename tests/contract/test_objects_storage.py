@@ -131,7 +131,7 @@ def test_uploads_and_downloads_use_bounded_memory(storage: ObjectCheckpointStora
     reference = storage.initialize_location(ID)
     program = f"""
 import resource
-from statelib.storage.retries import IMPATIENT, Retries, wait_never
+from statelib.storage.retries import IMPATIENT
 from statelib.storage.objects.storage import *
 from statelib.storage.objects.reader import ObjectReader
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

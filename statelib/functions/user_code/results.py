@@ -124,17 +124,19 @@ class FunctionResult:
 
     def _cast(self, table: pa.Table, expected: pa.Schema, what: str = "") -> pa.Table:
         table = table.select(expected.names)
-        types = f"expected the types {_types(expected)}, found {_types(table.schema)}"
         for field in expected:
             given = table.schema.field(field.name).type
             if fields_beyond(given, field.type):
                 raise self.bad(f"{what}column {field.name}: expected the fields of {field.type}, found {given}")
             if problem := other_meaning(given, field.type):
-                raise self.bad(f"{what}{types}: column {field.name}: {problem}")
+                raise self._wrong_types(table, expected, what, f"column {field.name}: {problem}")
         try:
             return table.cast(expected)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self.bad(f"{what}{types}: {error}") from error
+            raise self._wrong_types(table, expected, what, error) from error
+
+    def _wrong_types(self, table: pa.Table, expected: pa.Schema, what: str, problem: object) -> InvalidRequestError:
+        return self.bad(f"{what}expected the types {_types(expected)}, found {_types(table.schema)}: {problem}")
 
     def _with_keys(self, table: pa.Table) -> pa.Table:
         """Return the table if no key in it is null."""

@@ -94,17 +94,11 @@ def converted(column: pa.Array, arrow_type: pa.DataType, what: str) -> pa.Array:
 def fields_beyond(type_: pa.DataType, other: pa.DataType) -> list[str]:
     """Return the names of the fields that the structs of a type have, at any depth, and those of the other type have
     not. Arrow's cast to the other type drops their values without an error."""
+    own = []
     if pat.is_struct(type_) and pat.is_struct(other):
-        others = {field.name: field.type for field in other}
-        inside = (fields_beyond(field.type, others[field.name]) for field in type_ if field.name in others)
-        return [field.name for field in type_ if field.name not in others] + [
-            name for names in inside for name in names
-        ]
-    if pat.is_map(type_) and pat.is_map(other):
-        return fields_beyond(type_.key_type, other.key_type) + fields_beyond(type_.item_type, other.item_type)
-    if hasattr(type_, "value_type") and hasattr(other, "value_type"):
-        return fields_beyond(type_.value_type, other.value_type)
-    return []
+        others = {field.name for field in other}
+        own = [field.name for field in type_ if field.name not in others]
+    return own + [name for pair in _inner_types(type_, other) or () for name in fields_beyond(*pair)]
 
 
 def other_meaning(type_: pa.DataType, other: pa.DataType) -> str:
@@ -113,19 +107,26 @@ def other_meaning(type_: pa.DataType, other: pa.DataType) -> str:
     text."""
     if pat.is_dictionary(type_):
         return other_meaning(type_.value_type, other)
+    inner = _inner_types(type_, other)
+    if inner is not None:
+        return next(filter(None, (other_meaning(*pair) for pair in inner)), "")
+    family, wanted = _family(type_), _family(other)
+    if pat.is_null(type_) or family == wanted or (family, wanted) in _CONVERTED:
+        return ""
+    return _NO_ZONE if (family, wanted) == ("datetime", "instant") else f"{type_} is not converted to {other}"
+
+
+def _inner_types(type_: pa.DataType, other: pa.DataType) -> list[tuple[pa.DataType, pa.DataType]] | None:
+    """Return the pairs of types inside two nested types of one kind: of the fields with one name, of the keys and items
+    of maps, or of the elements of lists. None if they are not of one kind."""
     if pat.is_struct(type_) and pat.is_struct(other):
         others = {field.name: field.type for field in other}
-        pairs = [(field.type, others[field.name]) for field in type_ if field.name in others]
-    elif pat.is_map(type_) and pat.is_map(other):
-        pairs = [(type_.key_type, other.key_type), (type_.item_type, other.item_type)]
-    elif hasattr(type_, "value_type") and hasattr(other, "value_type"):
-        pairs = [(type_.value_type, other.value_type)]
-    else:
-        family, wanted = _family(type_), _family(other)
-        if pat.is_null(type_) or family == wanted or (family, wanted) in _CONVERTED:
-            return ""
-        return _NO_ZONE if (family, wanted) == ("datetime", "instant") else f"{type_} is not converted to {other}"
-    return next(filter(None, (other_meaning(*pair) for pair in pairs)), "")
+        return [(field.type, others[field.name]) for field in type_ if field.name in others]
+    if pat.is_map(type_) and pat.is_map(other):
+        return [(type_.key_type, other.key_type), (type_.item_type, other.item_type)]
+    if hasattr(type_, "value_type") and hasattr(other, "value_type"):
+        return [(type_.value_type, other.value_type)]
+    return None
 
 
 def wrong_arrow_type(actual: pa.DataType, expected: pa.DataType, what: StateType) -> InvalidRequestError:

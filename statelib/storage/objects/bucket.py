@@ -8,7 +8,7 @@ without it.
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -198,10 +198,11 @@ class Bucket:
 
         import obstore
 
-        location, timeout_s = object_location(self.uri), self.retries.request_timeout_s * max(-(-size_bytes // _GIB), 1)
+        timeout_s = self.retries.request_timeout_s * max(-(-size_bytes // _GIB), 1)
+        patient = Bucket(self.uri, replace(self.retries, request_timeout_s=timeout_s))
         what = f"copying {self._shown(source)} to {self._shown(key)}"
         crash_point("object: before copy")
-        self._run(what, lambda _store: obstore.copy(open_client(location, timeout_s), source, key))
+        patient._run(what, lambda store: obstore.copy(store, source, key))
         crash_point("object: copied")
 
     def delete_all(self, keys: Sequence[str]) -> None:

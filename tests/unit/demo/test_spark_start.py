@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,12 +52,22 @@ def test_a_jvm_loads_its_classes_from_the_archive(tmp_path: Path, elsewhere: boo
     places = Places(work=tmp_path)
     places.make_directories()
     variables = environment(places, Ports())
-    if "SharedArchiveFile" not in variables["SPARK_SUBMIT_OPTS"]:
-        pytest.skip("no archive of Spark's classes: make java")
-    variables["SPARK_SUBMIT_OPTS"] += " -Xshare:on"
     if elsewhere:
         variables["SPARK_CONF_DIR"] = str(spark_start.CONF)
-    done = subprocess.run(
-        ["spark-submit", "--version"], env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
+    done = started(variables)
     assert (done.returncode != 0) == elsewhere, done.stdout + done.stderr
+
+
+def test_the_jvms_of_tests_load_their_classes_from_the_archive() -> None:
+    done = started(spark_start.fast_start())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def started(variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Start a JVM that must use the archive, and return its output and status."""
+    options = variables["SPARK_SUBMIT_OPTS"]
+    if "SharedArchiveFile" not in options:
+        pytest.skip("no archive of Spark's classes: make java")
+    shared = {"PYSPARK_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": f"{options} -Xshare:on"}
+    command = [Path(sys.executable).with_name("spark-submit"), "--version"]
+    return subprocess.run(command, env=os.environ | variables | shared, capture_output=True, text=True, check=False)
