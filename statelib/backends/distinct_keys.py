@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.backends.key_lookup import find_rows, grouped
 from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, no_keys
@@ -28,8 +29,10 @@ def one_entry_per_key(descriptor: StateDescriptor) -> bool:
 def entries_per_key(entries: Ragged, keys: Ragged) -> npt.NDArray[np.int64]:
     """Return the number of ``entries`` with each of ``keys``, as int64. Both are key group and key as from
     :func:`prefixed_keys`; ``keys`` are distinct."""
-    key_rows = pc.index_in(as_arrow(entries), value_set=as_arrow(keys)).drop_null()
-    return np.bincount(key_rows.to_numpy(zero_copy_only=False), minlength=len(keys)).astype(np.int64)
+    order, starts = grouped(entries)
+    rows = find_rows(entries.take(order[starts]), keys)
+    counts = np.append(np.diff(starts, append=len(order)), 0)
+    return np.asarray(counts[rows], np.int64)  # row -1, of a key without entries, is the 0 at the end
 
 
 class KeyCounter:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from statelib.backends.distinct_keys import entries_per_key, one_entry_per_key
 from statelib.backends.entries import removed_rows
+from statelib.backends.key_lookup import grouped
 from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.wrapped import WrappedBackend
@@ -157,17 +158,15 @@ def _merged(parts: list[_Tally]) -> _Tally:
     distinct."""
     if not len(parts[0]) and len(parts) == 2 and parts[1].distinct:
         return parts[1]
-    coded = pa.chunked_array([part.keys for part in parts]).combine_chunks().dictionary_encode()
-    codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64)
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    keys = as_ragged(pa.concat_arrays([part.keys for part in parts]))
+    order, starts = grouped(keys)
     least, more, changed = (
         np.concatenate([getattr(part, name) for part in parts])[order] for name in ("least", "more", "changed")
     )
     earlier = np.cumsum(more) - more
     earlier -= np.repeat(earlier[starts], np.diff(np.append(starts, len(order))))
     return _Tally(
-        coded.dictionary,
+        as_arrow(keys.take(order[starts])),
         np.maximum.reduceat(least - earlier, starts),
         np.add.reduceat(more, starts),
         np.logical_or.reduceat(changed, starts),

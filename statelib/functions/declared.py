@@ -16,7 +16,7 @@ from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import CHANGE
 from statelib.functions.change_logs.retractions import countable, divided, emptied, exact_sums, net
 from statelib.functions.state_function import Progress
-from statelib.functions.timers import remove
+from statelib.functions.timers import remove_read
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.keys import encode_keys
@@ -66,8 +66,11 @@ class AggregateFunction:
         keys: pa.Array,
         groups: npt.NDArray[np.int32],
         windows: pa.Array | None = None,
+        *,
+        numbers: Rows | None = None,
     ) -> None:
-        """Merge events into the stored accumulators of their keys, or of their keys and ``windows``.
+        """Merge events into the stored accumulators of their keys, or of their keys and ``windows``. ``numbers``: a
+        number per event, which is equal for equal keys and windows; None if it is not known.
 
         Raise InvalidRequestError (``null-user-key``, and what the accumulators raise)."""
         if self.user_key is not None:
@@ -76,23 +79,17 @@ class AggregateFunction:
                 positions = pa.array(rows)
                 events, keys, groups = events.take(positions), keys.take(positions), groups[rows]
                 windows = None if windows is None else windows.take(positions)
+                numbers = None if numbers is None else numbers[rows]
         user_keys = None if self.user_key is None else one_array(events[self.user_key])
-        grouping = group_rows([column for column in (keys, user_keys, windows) if column is not None])
+        owners = (keys, windows) if numbers is None else (pa.array(numbers),)
+        grouping = group_rows([column for column in (*owners, user_keys) if column is not None])
         if not grouping.size:
             return
-        positions = pa.array(grouping.first)
-        distinct_user_keys, distinct_windows = (
-            None if column is None else column.take(positions) for column in (user_keys, windows)
-        )
-        descriptor = backend.schema.state(self.state)
+        positions, descriptor = pa.array(grouping.first), backend.schema.state(self.state)
+        user_keys, windows = (None if column is None else column.take(positions) for column in (user_keys, windows))
         key_groups = groups[grouping.first]
         state_keys = encode_keys(
-            backend.schema,
-            descriptor,
-            keys.take(positions),
-            key_groups,
-            distinct_user_keys,
-            namespaces=distinct_windows,
+            backend.schema, descriptor, keys.take(positions), key_groups, user_keys, namespaces=windows
         )
         order = quick_order(state_keys)
         if order is not None:  # the state is stored in about this order, so it is read in one pass
@@ -116,7 +113,7 @@ class AggregateFunction:
         stored = backend.read(self.state, sources)
         present = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
         values, codes = self.value.merged_groups(stored.values.take(pa.array(present)), codes[present])
-        remove(backend, self.state, sources)
+        remove_read(backend, self.state, stored)
         if len(codes):
             backend.write(backend.read(self.state, targets.take(codes)), self.state, values)
 

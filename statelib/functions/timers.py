@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from statelib.aggregates.grouping import group_rows
 from statelib.backends.key_order import as_arrow
-from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS
 from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.entries.keys import DecodedKeys, decode_keys, encode_keys
@@ -65,10 +65,13 @@ def register(backend: KeyedStateBackend, service: str, timers: Timers) -> None:
             _add(backend, prefix + service, timers_of_domain)
 
 
-def unregister(backend: KeyedStateBackend, service: str, timers: Timers) -> None:
-    """Delete distinct event-time timers of a service. Timers that are not set are ignored."""
-    if len(timers):
-        remove(backend, EVENT_TIMERS + service, _rows(backend, EVENT_TIMERS + service, timers))
+def replace(backend: KeyedStateBackend, service: str, gone: Timers, new: Timers) -> None:
+    """Delete event-time timers of a service and set others. All of them are distinct. Timers to delete that are not
+    set, and timers to set that already are, are ignored."""
+    name = EVENT_TIMERS + service
+    keys = concat([_rows(backend, name, timers) for timers in (gone, new)])
+    if len(keys):
+        _change(backend, name, backend.read(name, keys), np.arange(len(keys)) < len(gone))
 
 
 def _rows(backend: KeyedStateBackend, name: str, timers: Timers) -> Ragged:
@@ -82,13 +85,7 @@ def _rows(backend: KeyedStateBackend, name: str, timers: Timers) -> Ragged:
 def _add(backend: KeyedStateBackend, name: str, timers: Timers) -> None:
     rows = _rows(backend, name, timers)
     rows = rows.take(group_rows([as_arrow(rows)]).first)
-    before = backend.read(name, rows)
-    absent = np.flatnonzero(~before.present.to_numpy(zero_copy_only=False))
-    if not len(absent):
-        return
-    if len(absent) < len(rows):
-        before = backend.read(name, rows.take(absent))
-    backend.write(before, name, pa.nulls(len(absent)))
+    _change(backend, name, backend.read(name, rows), np.zeros(len(rows), np.bool_))
 
 
 def take_due(backend: KeyedStateBackend, service: str, domain: int, until_ms: int) -> Timers | None:
@@ -117,13 +114,20 @@ def _moments(timers: DecodedKeys) -> Moments:
 
 def remove(backend: KeyedStateBackend, state: str, keys: Ragged) -> None:
     """Delete the entries of serialized keys from a state. Keys must be distinct; keys without an entry are ignored."""
-    if not len(keys):
+    if len(keys):
+        remove_read(backend, state, backend.read(state, keys))
+
+
+def remove_read(backend: KeyedStateBackend, state: str, before: StateValues) -> None:
+    """Delete the entries that were just read from a state."""
+    _change(backend, state, before, np.ones(len(before.keys), np.bool_))
+
+
+def _change(backend: KeyedStateBackend, state: str, before: StateValues, removed: npt.NDArray[np.bool_]) -> None:
+    """Delete the entries whose key is true in ``removed``, and add those of the other keys, which are timers."""
+    changing = np.flatnonzero(before.present.to_numpy(zero_copy_only=False) == removed)
+    if not len(changing):
         return
-    before = backend.read(state, keys)
-    present = np.flatnonzero(before.present.to_numpy(zero_copy_only=False))
-    if not len(present):
-        return
-    if len(present) < len(keys):
-        before = backend.read(state, keys.take(present))
-    no_values = pa.nulls(len(present), before.values.type)
-    backend.write(before, state, no_values, pa.array(np.ones(len(present), np.bool_)))
+    if len(changing) < len(removed):
+        before, removed = backend.read(state, before.keys.take(changing)), removed[changing]
+    backend.write(before, state, pa.nulls(len(changing), before.values.type), pa.array(removed))

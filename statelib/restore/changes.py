@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import as_arrow, byte_order, find_rows
+from statelib.backends.key_lookup import find_rows
+from statelib.backends.key_order import as_arrow, byte_order
 from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import Ragged, concat
 

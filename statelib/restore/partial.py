@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import as_arrow, find_rows
+from statelib.backends.key_lookup import find_rows
+from statelib.backends.key_order import as_arrow
 from statelib.backends.partial import PartialKeyedStateBackend
 from statelib.backends.rocksdb.table_lookup import TableLookup
 from statelib.model.handles import FilePart, StreamStateHandle

@@ -22,12 +22,12 @@ large, and still fit into the processor's cache."""
 
 def row_hashes(keys: Ragged, values: Ragged) -> npt.NDArray[np.uint64]:
     """Return the uint64 hash of each entry: row ``i`` of ``keys`` with row ``i`` of ``values``. Shape: (rows,)."""
-    return np.asarray(_mix(_mix(_polynomials(keys)) * np.uint64(3) + _mix(_polynomials(values) ^ _BASE)), np.uint64)
+    return np.asarray(_mix(_mix(byte_hashes(keys)) * np.uint64(3) + _mix(byte_hashes(values) ^ _BASE)), np.uint64)
 
 
-def _polynomials(rows: Ragged) -> npt.NDArray[np.uint64]:
-    """Return each row as a number in base _BASE modulo 2**64: its digits are the byte values plus one, and its length
-    is added.
+def byte_hashes(rows: Ragged) -> npt.NDArray[np.uint64]:
+    """Return the uint64 hash of the bytes of each row. It is the row as a number in base _BASE modulo 2**64: its digits
+    are the byte values plus one, and its length is added.
 
     Each byte becomes a 64-bit number on the way, so only a block of bytes is converted at a time.
     """

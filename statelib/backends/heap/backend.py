@@ -169,7 +169,10 @@ class HeapKeyedStateBackend:
         return self._states[name]
 
     def _count_while_scanning(self, held: _HeapState, table: HeapTable) -> Generator[StateRows, None, None]:
-        """Yield the entries of ``table``. When the scan reaches the end, the statistics are counted as well."""
+        """Yield the entries of ``table``. If the statistics are unknown, they are when the scan has reached the end."""
+        if held.statistics is not None:
+            yield from table.batches()
+            return
         total = empty_statistics(self._range)
         for rows in table.batches():
             total = add_entries(total, rows, self._width, 1)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rocksdict import Rdict, RdictIter
 
 from statelib.backends.distinct_keys import entries_per_key
-from statelib.backends.key_order import find_rows
+from statelib.backends.key_lookup import find_rows
 from statelib.backends.keyed import StateScan
 from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.backends.rocksdb.scan import RocksDBScan

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import find_rows
+from statelib.backends.key_lookup import find_rows
 from statelib.backends.ttl import plain_values
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.framed_state import framed

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from statelib.aggregates.grouping import Rows
 from statelib.backends.changed_entries import unequal_values
-from statelib.backends.key_order import byte_order, coded, find_rows
+from statelib.backends.key_lookup import find_rows
+from statelib.backends.key_order import byte_order, coded
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.functions.mending.kept_delta import KeptDelta, Mask
 from statelib.model.checkpoint import DataInterval

@@ -19,7 +19,7 @@ from statelib.functions.declared import AggregateFunction
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, merged, spans_of, stacked
 from statelib.functions.sessions.window_sets import Keys, WindowSet, read_windows, write_windows
 from statelib.functions.state_function import Progress
-from statelib.functions.timers import Timers, register, remove, take_due, unregister
+from statelib.functions.timers import Timers, register, remove, replace, take_due
 from statelib.functions.windows import event_times
 from statelib.model.session_state import session_timers
 from statelib.serializers.entries.keys import encode_keys
@@ -92,10 +92,10 @@ class SessionFunction:
         if len(rows):
             self._join(backend, distinct, merge)
             self._replace_windows(backend, distinct, merge)
-            positions = pa.array(rows)
-            needed = events.select(sorted({self.window.column, *self.inner.columns}))
-            windows = merge.windows.take(merge.of_events[rows]).as_namespaces()
-            self.inner.merge(backend, needed.take(positions), keys.take(positions), groups[rows], windows)
+            positions, numbers = pa.array(rows), merge.of_events[rows]
+            needed = events.select(sorted({self.window.column, *self.inner.columns})).take(positions)
+            windows = merge.windows.take(numbers).as_namespaces()
+            self.inner.merge(backend, needed, keys.take(positions), groups[rows], windows, numbers=numbers)
         return len(events) - len(rows)
 
     def advance(
@@ -152,6 +152,8 @@ class SessionFunction:
         """Return which windows have the bounds of a closed one whose contents are still there. Such a window could
         accept events only because the allowed lateness was shorter when it was closed."""
         retained = np.zeros(len(windows), np.bool_)
+        if not len(windows):
+            return retained
         rows = np.flatnonzero(~windows.among(stored.places))
         if len(rows):
             contents = backend.read(self.state, self._entries(backend, keys, windows.take(rows)))
@@ -172,14 +174,13 @@ class SessionFunction:
         joining = merge.accepted[merge.of_stored]
         unchanged = joining & merge.stored.windows.equal(merge.windows.take(merge.of_stored))
         after = merge.stored.take(~joining).with_more(merge.windows.take(merge.accepted))
-        owners = np.unique(merge.windows.owners[merge.accepted])
+        owners = np.flatnonzero(np.bincount(merge.windows.owners[merge.accepted]))
         write_windows(backend, self.state, keys.take(owners), after.of_owners(owners, len(keys.values)))
         new = merge.accepted.copy()
         new[merge.of_stored[unchanged]] = False
-        for delay_ms in {0, self.window.lateness_ms}:
-            timers = self._timers(keys, merge.stored.windows.take(joining & ~unchanged), delay_ms)
-            unregister(backend, session_timers(self.state), timers)
-            self._set_timers(backend, keys, merge.windows.take(new), delay_ms)
+        replaced, delays_ms = merge.stored.windows.take(joining & ~unchanged), {0, self.window.lateness_ms}
+        gone, added = (self._timers(keys, windows, *delays_ms) for windows in (replaced, merge.windows.take(new)))
+        replace(backend, session_timers(self.state), gone, added)
 
     def _close(self, backend: KeyedStateBackend, keys: Keys, closed: SessionWindows) -> SessionWindows:
         """Take the closed windows out of the open windows of the keys, and return those that were open. Their contents
@@ -218,8 +219,9 @@ class SessionFunction:
     def _set_timers(self, backend: KeyedStateBackend, keys: Keys, windows: SessionWindows, delay_ms: int) -> None:
         register(backend, session_timers(self.state), self._timers(keys, windows, delay_ms))
 
-    def _timers(self, keys: Keys, windows: SessionWindows, delay_ms: int) -> Timers:
-        """Return a timer per window, for so long after its last millisecond."""
+    def _timers(self, keys: Keys, windows: SessionWindows, *delays_ms: int) -> Timers:
+        """Return a timer per window and delay, for so long after the last millisecond of the window."""
+        moments = np.concatenate([windows.ends + (delay_ms - 1) for delay_ms in delays_ms])
+        windows = windows.take(np.tile(np.arange(len(windows)), len(delays_ms)))
         owners, domains = keys.take(windows.owners), np.zeros(len(windows), np.int8)
-        moments = windows.ends + (delay_ms - 1)
         return Timers(domains, moments, owners.values, owners.groups, windows.as_namespaces())

@@ -14,6 +14,8 @@ from statelib.serializers.scalars.windows import MOMENT
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+_BITS = 63
+"""The bits of a number that is not negative."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +69,12 @@ def merged(spans: SessionWindows) -> tuple[SessionWindows, Longs]:
     per row of ``spans`` the number of the merged window that contains it."""
     if not len(spans):
         return spans, np.empty(0, np.int64)
-    order = np.lexsort((spans.starts, spans.owners))
+    order = np.argsort(_numbered(spans.owners, spans.starts))
     ordered = spans.take(order)
-    levels, ranks = np.unique(ordered.ends, return_inverse=True)
     # the greatest end so far within the key: a greater key has a greater number, whatever its ends are
-    reached = np.maximum.accumulate(ordered.owners * len(levels) + ranks)
-    ends = levels[reached % len(levels)]
+    numbers = _numbered(ordered.owners, ordered.ends)
+    reaches = numbers == np.maximum.accumulate(numbers)
+    ends = ordered.ends[np.maximum.accumulate(np.where(reaches, np.arange(len(spans)), 0))]
     begins = np.ones(len(spans), np.bool_)
     begins[1:] = (ordered.owners[1:] != ordered.owners[:-1]) | (ordered.starts[1:] > ends[:-1])
     first = np.flatnonzero(begins)
@@ -80,3 +82,12 @@ def merged(spans: SessionWindows) -> tuple[SessionWindows, Longs]:
     codes[order] = np.cumsum(begins) - 1
     last = np.append(first[1:], len(spans)) - 1
     return SessionWindows(ordered.owners[first], ordered.starts[first], ends[last]), codes
+
+
+def _numbered(owners: Longs, times: Longs) -> Longs:
+    """Return a number per row. The numbers are in the order of the owners, and of the times of one owner."""
+    least = int(times.min())
+    bits = (int(times.max()) - least).bit_length()
+    if bits + int(owners.max()).bit_length() > _BITS:  # the ranks of the times are smaller than the number of rows
+        return _numbered(owners, np.unique(times, return_inverse=True)[1])
+    return np.asarray(owners << bits | times - least, np.int64)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_rows, quick_order
+from statelib.backends.key_order import as_arrow, as_ragged, byte_order, quick_order
 from statelib.wire.ragged import from_list
 
 SHORT = st.lists(st.binary(max_size=20))
@@ -37,22 +37,6 @@ def test_only_numbers_that_are_not_yet_in_order_have_a_quick_order() -> None:
     assert order.tolist() == [1, 2, 0]
     assert quick_order(from_list(sorted(rows))) is None
     assert quick_order(from_list([b"b" * 9, bytes(range(9))])) is None, "nine bytes differ"
-
-
-@given(
-    sides=st.one_of([st.tuples(rows, rows) for rows in (SHORT, FIXED, NUMBERS)]),
-    ordered=st.tuples(st.booleans(), st.booleans()),
-    start=st.integers(0, 3),
-)
-def test_lookup_returns_the_row_number_of_each_key(
-    sides: tuple[list[bytes], list[bytes]], ordered: tuple[bool, bool], start: int
-) -> None:
-    held, keys = (
-        sorted(set(rows)) if how else list(dict.fromkeys(rows)) for rows, how in zip(sides, ordered, strict=True)
-    )
-    expected = [held[start:].index(key) if key in held[start:] else -1 for key in keys]
-    some = from_list(held).slice(min(start, len(held)), len(held))
-    assert find_rows(some, from_list(keys)).tolist() == expected
 
 
 @pytest.mark.parametrize("start", [0, 1, 3])
