@@ -206,6 +206,21 @@ def test_bitmaps_are_the_sets_of_their_numbers(groups: list[list[int]], cuts: in
     assert sketches("bitmap", "long", groups, cuts, cuts) == list(map(slow_bitmap, groups))
 
 
+STORED_BITMAPS = st.none() | st.binary(max_size=9) | st.binary(max_size=3).map(lambda data: data + bytes(4))
+
+
+@given(st.lists(st.tuples(STORED_BITMAPS, STORED_BITMAPS), min_size=1, max_size=5), st.integers(0, 2))
+def test_stored_bitmaps_are_merged_without_zeros_at_their_end(
+    rows: list[tuple[bytes | None, bytes | None]], start: int
+) -> None:
+    before, more = (pa.array(column, pa.binary())[start:] for column in zip(*rows, strict=True))
+    merged = accumulator_of(AggregateSpec("bitmap", ("x", LONG))).merge(before, more)
+    union = [
+        int.from_bytes(one or b"", "little") | int.from_bytes(other or b"", "little") for one, other in rows[start:]
+    ]
+    assert merged.to_pylist() == [n.to_bytes((n.bit_length() + 7) // 8, "little") if n else None for n in union]
+
+
 @pytest.mark.parametrize("position", [-1, POSITIONS])
 def test_a_position_outside_of_a_bitmap_is_an_error(position: int) -> None:
     with pytest.raises(InvalidRequestError, match="bitmap of x: expected numbers from 0 to 32767") as caught:

@@ -11,7 +11,7 @@ from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, null_where
 from statelib.errors import InvalidRequestError
 from statelib.serializers.columns.arrow import byte_array
-from statelib.wire.ragged import Ragged, offsets_of
+from statelib.wire.ragged import Ragged, copy_spans, offsets_of
 
 POSITIONS = 32_768
 """The number of bits of a bitmap of Spark."""
@@ -45,25 +45,32 @@ class Bitmap:
         return merged_in_parts(self._merged, before, more)
 
     def _merged(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        parts = [_bits(part) for part in (before, more)]
+        stored = StoredSketches.of(before)
+        stored = stored.taken(stored.lengths > 0)
+        is_short = stored.data[stored.starts + stored.lengths - 1] != 0
+        parts = [_bits(part) for part in (stored.taken(~is_short), StoredSketches.of(more))]
         codes, places, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return _bitmaps(codes, places, bits, len(before))
+        return _bitmaps(codes, places, bits, len(before), stored.taken(is_short))
 
 
-def _bits(bitmaps: pa.Array) -> tuple[Rows, Rows, Bits]:
+def _bits(stored: StoredSketches) -> tuple[Rows, Rows, Bits]:
     """Return (row, index of the byte, byte) of the bytes that are not 0."""
-    stored = StoredSketches.of(bitmaps)
-    rows, data = stored.entries(0, "u1")
-    places = np.arange(len(data)) - np.repeat(offsets_of(stored.lengths)[:-1], stored.lengths)
-    used = np.flatnonzero(data)
-    return rows[used], places[used], data[used]
+    rows = stored.copied()
+    used = np.flatnonzero(rows.data)
+    counts = np.diff(np.searchsorted(used, rows.offsets))
+    return np.repeat(stored.rows, counts), used - np.repeat(rows.starts, counts), rows.data[used]
 
 
-def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int) -> pa.Array:
-    """Return the bitmap of each group, null for a group without bits. ``places`` are the indexes of the bytes."""
+def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int, before: StoredSketches | None = None) -> pa.Array:
+    """Return the bitmap of each group, null for a group without bits. ``places`` are the indexes of the bytes. The bits
+    are added to those of ``before``, which are copied as they are: their last bytes are not 0."""
     lengths = np.zeros(size, np.int64)
+    if before is not None:
+        lengths[before.rows] = before.lengths
     np.maximum.at(lengths, codes, places + 1)
     offsets = offsets_of(lengths)
     data = np.zeros(int(offsets[-1]), np.uint8)
+    if before is not None:
+        copy_spans(before.data, before.starts, data, offsets[before.rows], before.lengths)
     np.bitwise_or.at(data, offsets[codes] + places, bits)
     return null_where(lengths == 0, byte_array(Ragged(data, offsets), pa.binary()))
