@@ -18,8 +18,6 @@ from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database
 from statelib.backends.rocksdb.database import column_families
 from statelib.backends.rocksdb.stored import scan_stored
 from statelib.backends.rocksdb.takeover import TakenOver, check_database, check_states, is_as_wanted, take_over
-from statelib.errors import InvalidRequestError
-from statelib.model.amounts import number_of
 from statelib.model.choices import Backend
 from statelib.model.handles import stream_handles
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
@@ -32,7 +30,7 @@ from statelib.restore.logged import logged_database, restore_logged, restored_lo
 from statelib.restore.plan import RestoreSource, check_backend
 from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise
-from statelib.restore.schemas.evolution import Evolution, evolution_of
+from statelib.restore.schemas.evolution import Evolution, evolution_of, timers_left
 from statelib.restore.schemas.matching import check_same_schema
 from statelib.storage.local.file_identity import KnownFile
 
@@ -155,12 +153,7 @@ def _report_dropped(
     if source.schema.state(state).kind is StateKind.TIMERS and not source.allow_non_restored:
         if not entries:
             return
-        raise InvalidRequestError(
-            f"the stored state has {number_of(entries, 'timer')} in {state!r}, the pipeline has no state"
-            " with such timers",
-            kind="timer-state",
-            hint="let the timers fire, or delete them, in the job that set them; or allow_non_restored_state: true",
-        )
+        raise timers_left(state, entries)
     log.warning(
         "state %r is not restored: key groups %s, %d entries, %d bytes dropped", state, key_groups, entries, size_bytes
     )

@@ -13,10 +13,10 @@ from statelib.model.amounts import amount
 from statelib.model.checkpoint import CheckpointManifest, OperatorState
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.record import CheckpointState, PipelineHead
-from statelib.model.state import KeyCounts
+from statelib.model.state import KeyCounts, StateKind
 from statelib.restore.operator import OperatorEvolution, OperatorRestoreSource, evolve_operator
 from statelib.restore.plan import RestoreSource, check_backend
-from statelib.restore.schemas.evolution import Evolution, evolve
+from statelib.restore.schemas.evolution import Evolution, evolve, timers_left
 from statelib.restore.schemas.matching import describe
 from statelib.savepoints.opened import Checkpoint
 
@@ -49,10 +49,11 @@ class Continuation:
         """Return this continuation if each state of the snapshot can be restored or may be left out.
 
         Raises InvalidRequestError: ``backend-changed``, ``state-schema-changed``, ``non-restored-state`` naming states
-        or operators."""
+        or operators, ``timer-state``."""
         check_backend(self.backend, self.opened.handles(), self.opened.directory)
         self._check_key_order()
         self.evolution.check(allow_non_restored=self.allow_non_restored)
+        self._check_timers()
         self.operator_evolution.check(allow_non_restored=self.allow_non_restored)
         undeclared = self.undeclared_side_data()
         if undeclared and not self.allow_non_restored:
@@ -70,6 +71,15 @@ class Continuation:
                 hint="'allow_non_restored_state: true' in the pipeline file leaves it out",
             )
         return self
+
+    def _check_timers(self) -> None:
+        """Raise InvalidRequestError (``timer-state``) if timers would be left out. Only the job that reads the stored
+        timers notices those of a snapshot without a manifest, which Flink wrote."""
+        counted = self.opened.manifest.entries_by_state() if self.opened.manifest else ()
+        for name, entries in () if self.allow_non_restored else counted:
+            is_left = entries and name in self.evolution.non_restored
+            if is_left and self.evolution.found.state(name).kind is StateKind.TIMERS:
+                raise timers_left(name, entries)
 
     def _check_key_order(self) -> None:
         """Raise InvalidRequestError (``state-schema-changed``) if a column of the key has another place. A column with

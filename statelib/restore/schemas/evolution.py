@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from statelib.errors import InvalidRequestError
+from statelib.model.amounts import number_of
 from statelib.model.session_state import window_set
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.restore.plan import RestoreSource
@@ -147,3 +148,12 @@ def evolution_of(schema: KeyedStateSchema, source: RestoreSource) -> Evolution:
 def keeps_database(schema: KeyedStateSchema, source: RestoreSource) -> bool:
     """Return whether RocksDB's files can be used further, because no entry's bytes and no state's name change."""
     return not evolution_of(schema, source).rewrites
+
+
+def timers_left(state: str, timers: int) -> InvalidRequestError:
+    """Return the error for stored timers that no state of the pipeline continues."""
+    return InvalidRequestError(
+        f"the stored state has {number_of(timers, 'timer')} in {state!r}, the pipeline has no state with such timers",
+        kind="timer-state",
+        hint="let the timers fire, or delete them, in the job that set them; or allow_non_restored_state: true",
+    )

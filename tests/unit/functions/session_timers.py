@@ -26,6 +26,11 @@ def update(events: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows, pa.table({"k": events["k"], "event_time": wake})
 
 
+def update_without_timers(events: pa.Table, state: pa.Table) -> pa.Table:
+    """Extend the visit of each key."""
+    return update(events, state)[0]
+
+
 def on_timer(timers: pa.Table, state: pa.Table) -> pa.Table:
     """End a visit if no event came in the hour before the timer."""
     LOG.extend(zip(timers["k"].to_pylist(), timers["domain"].to_pylist(), moments(timers["timestamp"]), strict=True))
