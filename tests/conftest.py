@@ -64,12 +64,14 @@ def running_s3() -> Iterator[S3Endpoint]:
 
 
 @pytest.fixture
-def s3(running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> S3Endpoint:
-    """Return the endpoint without faults, after setting up this process to use it."""
+def s3(running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Endpoint]:
+    """Yield the endpoint without faults, after setting up this process to use it. Faults that a test leaves are taken
+    away after it, because fixtures of whole modules use the endpoint as it is."""
     for name, value in running_s3.environment.items():
         monkeypatch.setenv(name, value)
     running_s3.break_next()
-    return running_s3
+    yield running_s3
+    running_s3.break_next()
 
 
 @pytest.fixture
