@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.backends.key_numbers import Words, is_ascending, key_numbers
-from statelib.backends.key_order import as_arrow
+from statelib.backends.key_order import as_arrow, coded
 from statelib.wire.digest import byte_hashes
 from statelib.wire.ragged import Ragged
 
@@ -39,8 +39,7 @@ def grouped(keys: Ragged) -> tuple[Rows, Rows]:
     places among the row numbers at which another key begins."""
     numbers = key_numbers(keys)
     if numbers is None:
-        codes = np.asarray(as_arrow(keys).dictionary_encode().indices, np.uint64)
-        order = np.arange(len(keys), dtype=np.uint64)
+        codes, order = coded(keys)[0].astype(np.uint64), np.arange(len(keys), dtype=np.uint64)
     else:
         order = np.argsort(numbers[0]).astype(np.uint64)
         codes = np.cumsum(_begins(numbers[0][order]), dtype=np.uint64)

@@ -17,6 +17,7 @@ POSITIONS = 32_768
 """The number of bits of a bitmap of Spark."""
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
+_NOTHING = StoredSketches.of(pa.array([], pa.binary()))
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Bitmap:
                 "bitmap_bucket_number(...)",
             )
         bits = np.left_shift(1, positions % 8).astype(np.uint8)
-        return _bitmaps(grouping.codes[rows], positions // 8, bits, grouping.size)
+        return _bitmaps(grouping.codes[rows], positions // 8, bits, grouping.size, _NOTHING)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
@@ -61,16 +62,14 @@ def _bits(stored: StoredSketches) -> tuple[Rows, Rows, Bits]:
     return np.repeat(stored.rows, counts), used - np.repeat(rows.starts, counts), rows.data[used]
 
 
-def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int, before: StoredSketches | None = None) -> pa.Array:
+def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int, before: StoredSketches) -> pa.Array:
     """Return the bitmap of each group, null for a group without bits. ``places`` are the indexes of the bytes. The bits
     are added to those of ``before``, which are copied as they are: their last bytes are not 0."""
     lengths = np.zeros(size, np.int64)
-    if before is not None:
-        lengths[before.rows] = before.lengths
+    lengths[before.rows] = before.lengths
     np.maximum.at(lengths, codes, places + 1)
     offsets = offsets_of(lengths)
     data = np.zeros(int(offsets[-1]), np.uint8)
-    if before is not None:
-        copy_spans(before.data, before.starts, data, offsets[before.rows], before.lengths)
+    copy_spans(before.data, before.starts, data, offsets[before.rows], before.lengths)
     np.bitwise_or.at(data, offsets[codes] + places, bits)
     return null_where(lengths == 0, byte_array(Ragged(data, offsets), pa.binary()))

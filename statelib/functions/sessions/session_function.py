@@ -173,8 +173,8 @@ class SessionFunction:
         """Store the accepted windows in place of those that are part of them, and set their timers."""
         joining = merge.accepted[merge.of_stored]
         unchanged = joining & merge.stored.windows.equal(merge.windows.take(merge.of_stored))
-        after = merge.stored.take(~joining).with_more(merge.windows.take(merge.accepted))
-        owners = np.flatnonzero(np.bincount(merge.windows.owners[merge.accepted]))
+        accepted = merge.windows.take(merge.accepted)
+        after, owners = merge.stored.take(~joining).with_more(accepted), accepted.distinct_owners()
         write_windows(backend, self.state, keys.take(owners), after.of_owners(owners, len(keys.values)))
         new = merge.accepted.copy()
         new[merge.of_stored[unchanged]] = False
@@ -187,7 +187,7 @@ class SessionFunction:
         remain under their own names."""
         stored = read_windows(backend, self.state, keys)
         closing = stored.windows.among(closed)
-        owners = np.unique(stored.windows.owners[closing])
+        owners = stored.windows.take(closing).distinct_owners()
         after = stored.take(~closing).of_owners(owners, len(keys.values))
         write_windows(backend, self.state, keys.take(owners), after)
         moves = closing & ~stored.places.equal(stored.windows)

@@ -34,6 +34,14 @@ class SessionWindows:
         """Return the windows in these rows."""
         return SessionWindows(self.owners[rows], self.starts[rows], self.ends[rows])
 
+    def distinct_owners(self) -> Longs:
+        """Return the numbers of the keys that have a window, in ascending order."""
+        return np.flatnonzero(np.bincount(self.owners))
+
+    def order(self) -> Longs:
+        """Return the row numbers in the order of key and start. There must be a window."""
+        return np.argsort(_numbered(self.owners, self.starts))
+
     def as_namespaces(self) -> pa.Array:
         """Return the windows as namespaces."""
         bounds = [number_array(bound, MOMENT) for bound in (self.starts, self.ends)]
@@ -69,7 +77,7 @@ def merged(spans: SessionWindows) -> tuple[SessionWindows, Longs]:
     per row of ``spans`` the number of the merged window that contains it."""
     if not len(spans):
         return spans, np.empty(0, np.int64)
-    order = np.argsort(_numbered(spans.owners, spans.starts))
+    order = spans.order()
     ordered = spans.take(order)
     # the greatest end so far within the key: a greater key has a greater number, whatever its ends are
     numbers = _numbered(ordered.owners, ordered.ends)

@@ -80,7 +80,7 @@ def write_windows(backend: KeyedStateBackend, state: str, keys: Keys, windows: W
     present = np.flatnonzero(lengths)
     if not len(present):
         return
-    ordered = windows.take(np.lexsort((windows.windows.starts, windows.windows.owners)))
+    ordered = windows.take(windows.windows.order())
     type_ = value_arrow_type(descriptor)
     pairs = [spans.as_namespaces() for spans in (ordered.windows, ordered.places)]
     values = list_array(pa.StructArray.from_arrays(pairs, fields=list(type_.value_type)), lengths[present])
