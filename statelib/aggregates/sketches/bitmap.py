@@ -17,7 +17,6 @@ POSITIONS = 32_768
 """The number of bits of a bitmap of Spark."""
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
-_NOTHING = StoredSketches.of(pa.array([], pa.binary()))
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class Bitmap:
                 "bitmap_bucket_number(...)",
             )
         bits = np.left_shift(1, positions % 8).astype(np.uint8)
-        return _bitmaps(grouping.codes[rows], positions // 8, bits, grouping.size, _NOTHING)
+        none_before = StoredSketches.of(pa.nulls(0, pa.binary()))
+        return _bitmaps(grouping.codes[rows], positions // 8, bits, grouping.size, none_before)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
