@@ -43,8 +43,10 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
         hint = "write for example {start:%Y-%m-%d}" if source.path is not None else f"write {dotted(where)}.where"
         yield Problem((*where, place), f"{text}; {hint}", NOT_BOUNDED)
         return
-    if source.where is not None:
-        yield from _check_condition(source.where, (*where, "where"), alone=field == ("where",))
+    for place, text in source.templates.items():
+        is_compared = place == ("where",) or (place[0] == "options" and _COMPARED.search(text) is not None)
+        if is_compared:
+            yield from _check_condition(text, (*where, *place), alone=field == place)
     probed = _probed(schedule) if schedule else [FAR_APART]
     same = next(filter(None, (_same_texts(source, schedule, intervals) for intervals in probed)), None)
     if same is not None:
@@ -94,8 +96,8 @@ def _bounding_field(source: Source) -> tuple[str, ...] | None:
 
 
 def _check_condition(condition: str, where: Where, *, alone: bool) -> Iterator[Problem]:
-    """Yield the problem of a condition whose comparisons show that an event would be read twice or never. ``alone``:
-    no other template names a bound."""
+    """Yield the problem of a condition, or of a query, whose comparisons show that an event would be read twice or
+    never. ``alone``: no template before it names a bound."""
     start, end = ({op.lower() for op, of in _COMPARED.findall(condition) if of == bound} for bound in BOUNDS)
     if "between" in start | end or (">=" in start and "<=" in end and "<" not in end):
         text = "an event at {end} would be applied by two intervals; write >= '{start}' AND ... < '{end}'"
