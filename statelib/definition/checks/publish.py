@@ -59,6 +59,8 @@ def _check_target(publication: Publication, where: Where) -> Iterator[Problem]:
         yield Problem(where, f"expected {{data}} as the only placeholder, found {{{unknown[0]}}}")
     elif not (target.startswith(("/", "{data}")) or ":/" in target):
         yield Problem(where, f"expected an absolute path or a URI, or {{data}} at the beginning, found {target!r}")
+    elif ".." in target.split("/"):
+        yield Problem(where, f"expected a path without '..', found {target!r}")
 
 
 def _check_state(pipeline: DeclaredPipeline, publication: Publication, where: Where) -> Iterator[Problem]:

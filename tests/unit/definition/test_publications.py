@@ -84,6 +84,7 @@ REFUSED = {
     "mode: table, state: orders, columns: {a: customer, b: customer}": "publish.t.columns: column 'customer'",
     "mode: changes, state: orders, retain: 3": "publish.t.retain: belongs to mode: table in format: parquet",
     "mode: upsert, state: orders": "publish.t.mode: expected 'changes' or 'table', found 'upsert'",
+    "mode: table, state: orders, target: '{data}/../t'": "publish.t.target: expected a path without '..', found",
     "mode: table, state: orders, target: '{start}/t'": "publish.t.target: expected {data} as the only placeholder",
     "mode: table, state: orders, target: '{data/t'": "publish.t.target: not a template",
     "mode: table, state: orders, target: tables": "publish.t.target: expected an absolute path or a URI",
