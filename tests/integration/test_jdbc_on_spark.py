@@ -129,7 +129,7 @@ def test_a_query_does_not_compare_a_time_without_a_zone_with_a_bound_in_another_
     query = "SELECT * FROM orders o WHERE o.\"UPDATED_AT\" >= '{start}' AND o.updated_at < '{end}'"
     write_pipeline(deployment, database, "Asia/Tokyo", query=query)
     message = refused(deployment, "run", "orders")
-    assert "source.options.query: UPDATED_AT is a time without a zone, but {start} and {end} are times of the" in message
+    assert "source.options.query: UPDATED_AT is a time without a zone, but {start} and {end} are times of" in message
 
 
 def test_times_without_a_zone_are_no_instants_if_the_source_has_no_zone(

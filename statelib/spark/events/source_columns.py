@@ -14,7 +14,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
-from statelib.spark.events.bounds_zone import check_zone_of_bounds
+from statelib.spark.events.compared_bounds import check_compared_bounds
 from statelib.spark.events.source_changes import (
     CHANGE_TYPE,
     ROW,
@@ -80,7 +80,7 @@ def _events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame:
         frame = _elements(pipeline, f"{part.field}.each.{name}", name, text, frame)
     if part.where is not None:
         frame = checked_expression(pipeline, f"{part.field}.where", part.where, frame, part.where, filters=True)
-    check_zone_of_bounds(pipeline, part, frame)
+    check_compared_bounds(pipeline, part, frame)
     if source.changes is not None:
         frame = _changed_rows(pipeline, part, source.changes, frame)
     actual = _own_columns(part, frame)
