@@ -43,10 +43,9 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
         hint = "write for example {start:%Y-%m-%d}" if source.path is not None else f"write {dotted(where)}.where"
         yield Problem((*where, place), f"{text}; {hint}", NOT_BOUNDED)
         return
-    for place, text in source.templates.items():
-        is_compared = place == ("where",) or (place[0] == "options" and _COMPARED.search(text) is not None)
-        if is_compared:
-            yield from _check_condition(text, (*where, *place), alone=field == place)
+    for key, template in source.templates.items():
+        if key == ("where",) or (key[0] == "options" and _COMPARED.search(template) is not None):
+            yield from _check_condition(template, (*where, *key), alone=field == key)
     probed = _probed(schedule) if schedule else [FAR_APART]
     same = next(filter(None, (_same_texts(source, schedule, intervals) for intervals in probed)), None)
     if same is not None:
