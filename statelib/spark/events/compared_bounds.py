@@ -33,16 +33,16 @@ def check_compared_bounds(pipeline: Pipeline, part: SourcePart, frame: DataFrame
         compared = f"{part.field}.{field}: {column}"
         if type_ == "string":
             raise InvalidRequestError(
-                f"pipeline {pipeline.name}: {compared} is a text, which is compared with {{start}} and {{end}} letter by "
-                "letter, and not as a time",
+                f"pipeline {pipeline.name}: {compared} is a text, which is compared with {{start}} and {{end}} letter "
+                "by letter, and not as a time",
                 kind="bad-expression",
                 hint=f"compare the time, as in CAST({column} AS TIMESTAMP) >= '{{start}}', or write the bound as the "
                 "texts are, as in '{start:%Y-%m-%dT%H:%M:%S}'",
             )
         if type_ == LOCAL and not same:
             raise InvalidRequestError(
-                f"pipeline {pipeline.name}: {compared} is a time without a zone, but {{start}} and {{end}} are times of "
-                f"the schedule, in {pipeline.zone}: events would be applied by another interval, or by none",
+                f"pipeline {pipeline.name}: {compared} is a time without a zone, but {{start}} and {{end}} are times "
+                f"of the schedule, in {pipeline.zone}: events would be applied by another interval, or by none",
                 kind="bad-expression",
                 hint=f"compare the instant, as in {as_instant.format(column, zone)} >= '{{start}}'",
             )
