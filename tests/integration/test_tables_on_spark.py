@@ -168,21 +168,6 @@ def test_a_time_without_a_zone_is_not_compared_with_a_bound_in_another_zone(
     assert len(read(spark, deployment, of_utc).to_pylist()) == 2
 
 
-def test_a_text_is_not_compared_with_a_bound(spark: SparkSession, deployment: Deployment, table: str) -> None:
-    """In the order of letters, a text with a T is after every hour of its day, and one without an offset before it."""
-    text = "date_format(at, \"yyyy-MM-dd'T'HH:mm:ss\") AS text"
-    spark.table(table).selectExpr("*", text, "struct(at, string(at) AS text) AS event").createOrReplaceTempView("texts")
-    source = {"table": "texts", "columns": {"shop": "string", "amount": "long"}}
-    for column in ("text", "`TEXT`", "event.text"):
-        error = errors(spark, deployment, source | {"where": WHERE.replace("at", column)})
-        assert error.kind == "bad-expression"
-        assert f"source.where: {column} is a text, which is compared with {{start}}" in error.message
-        assert f"CAST({column} AS TIMESTAMP) >= '{{start}}'" in error.hint
-    as_texts = "text >= '{start:%Y-%m-%dT%H:%M:%S}' AND text < '{end:%Y-%m-%dT%H:%M:%S}'"
-    for where in (WHERE.replace("at", "CAST(text AS TIMESTAMP)"), as_texts, WHERE.replace("at", "event.at")):
-        assert len(read(spark, deployment, source | {"where": where}).to_pylist()) == 2
-
-
 BAD_COLUMNS = {
     "no such column": ("nothing * 2", "columns.amount: 'nothing * 2': [UNRESOLVED_COLUMN"),
     "no SQL": ("amount +", "columns.amount: 'amount +': "),
