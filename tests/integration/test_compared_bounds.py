@@ -27,13 +27,12 @@ def read(spark: SparkSession, tmp_path: Path) -> Read:
     """Return a function of a condition, the zones of schedule and source, and the cron. It returns which of the hours
     20 to 27 after 2026-01-01 00:00 UTC the interval has that begins on this day. Each hour has an event, with its time
     as an instant, as a time without a zone, and as a text."""
+    text = "date_format(at, \"yyyy-MM-dd'T'HH:mm:ss\") AS text"
     spark.range(20, 28).selectExpr(
         "id AS hour", "timestamp_seconds(unix_date(DATE '2026-01-01') * 86400 + id * 3600) AS at"
-    ).createOrReplaceTempView("instants")
-    text = "date_format(at, \"yyyy-MM-dd'T'HH:mm:ss\") AS text"
-    spark.table("instants").selectExpr(
+    ).selectExpr(
         "*", "CAST(at AS timestamp_ntz) AS local", text, "struct(at, string(at) AS text) AS event"
-    ).createOrReplaceTempView("hours")
+    ).createOrReplaceTempView("hours")  # fmt: skip
 
     def hours(where: str, schedule: str = "UTC", source: str | None = None, cron: str = "@daily") -> list[int]:
         pipeline = Pipeline.model_validate({
