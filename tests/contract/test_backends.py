@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.rocksdb import backend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
@@ -19,6 +22,18 @@ class TestHeap(KeyedStateBackendSuite):
 class TestRocksDB(KeyedStateBackendSuite):
     def make(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path) -> KeyedStateBackend:
         return RocksDBKeyedStateBackend(schema, key_group_range, str(directory), "5a7b0000-0000-0000-0000-000000000000")
+
+
+class _WrittenAnew:
+    """A state is written anew by each change of half of its entries, however few they are."""
+
+    @pytest.fixture(autouse=True)
+    def few_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(backend, "REWRITTEN_KEYS", 1)
+
+
+class TestRocksDBWrittenAnew(_WrittenAnew, TestRocksDB):
+    pass
 
 
 class _Logging:
@@ -37,6 +52,10 @@ class TestHeapWithLog(_Logging, TestHeap):
 
 
 class TestRocksDBWithLog(_Logging, TestRocksDB):
+    pass
+
+
+class TestRocksDBWrittenAnewWithLog(_WrittenAnew, TestRocksDBWithLog):
     pass
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from statelib.backends.rocksdb import backend as backend_module
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.formats.sst.sorted_table import SEQUENCE_ZERO
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from tests.interop.flink_kit import Case, Flink
@@ -96,5 +98,22 @@ def test_flink_restores_each_window_and_each_timer(
     directory, operator = Path(saved.directory.removeprefix("file://")), operator_to_see("toll", saved.schema())
     cases = [Case(directory, (operator,), name, p, 128) for name in backends for p in (1, 2)]
     for restored in flink_1.restore(cases):
+        assert restored.error == ""
+        assert comparable(restored.lines) == comparable(lines)
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_flink_restores_tables_that_were_written_in_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, version: str
+) -> None:
+    """Restored as they are, and cut to a part of the key groups."""
+    flink: Flink = request.getfixturevalue(f"flink_{version}")
+    monkeypatch.setattr(backend_module, "REWRITTEN_KEYS", 1)
+    saved = saved_as("native", tmp_path, "rocksdb", "full")
+    lines = list(export_lines(saved, None, str(tmp_path)))
+    directory, operator = Path(saved.directory.removeprefix("file://")), operator_to_see("toll", saved.schema())
+    stored = b"".join(path.read_bytes() for path in directory.iterdir())
+    assert stored.count(SEQUENCE_ZERO) >= 3 * 8, "the tables of three subtasks"
+    for restored in flink.restore([Case(directory, (operator,), "rocksdb", p, 128) for p in (1, 2, 3)]):
         assert restored.error == ""
         assert comparable(restored.lines) == comparable(lines)

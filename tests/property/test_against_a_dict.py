@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from statelib.backends.rocksdb import backend as backend_module
 from statelib.errors import ConflictError
 from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, register
@@ -74,8 +75,11 @@ class Model:
 
 
 class Everything(RuleBasedStateMachine):
-    @initialize(kind=st.sampled_from(KINDS))
-    def begin(self, kind: tuple[str, str, int]) -> None:
+    @initialize(kind=st.sampled_from(KINDS), written_anew=st.booleans())
+    def begin(self, kind: tuple[str, str, int], written_anew: bool) -> None:
+        """``written_anew``: RocksDB's states are written anew if most of their entries change, however few they are."""
+        self.attributes = pytest.MonkeyPatch()
+        self.attributes.setattr(backend_module, "REWRITTEN_KEYS", 1 if written_anew else 1_000_000)
         self.root = Path(tempfile.mkdtemp(prefix="against-a-dict-"))
         (self.root / "pipelines").mkdir()
         (self.root / "pipelines" / "dict.yaml").write_text(PIPELINE.format(*kind))
@@ -85,6 +89,7 @@ class Everything(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "root"):
+            self.attributes.undo()
             shutil.rmtree(self.root)
 
     # -- the state ---------------------------------------------------------------------------

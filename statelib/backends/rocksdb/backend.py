@@ -9,7 +9,7 @@ import contextlib
 import logging
 import shutil
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,12 +27,15 @@ from statelib.backends.rocksdb.database import check_live_files, open_writable, 
 from statelib.backends.rocksdb.leases import Leases
 from statelib.backends.rocksdb.reading import (
     SCANNED_PER_KEY,
+    Matched,
     StoredState,
     count_by_scan,
     count_by_seek,
+    find_and_keep,
     find_by_scan,
     scan_state,
 )
+from statelib.backends.rocksdb.rewriting import REWRITTEN_KEYS, rewrite
 from statelib.backends.rocksdb.takeover import check_key_groups
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
@@ -40,6 +43,7 @@ from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
+from statelib.serializers.columns.cursors import spread
 from statelib.serializers.entries.rows import StateRows, windows
 from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
 from statelib.storage.local.file_identity import KnownFile
@@ -60,10 +64,14 @@ class RocksDBCookie:
     order; ``sorted_keys``: the keys in this order; ``old``: the entries of those that are present, in this order."""
 
     order: npt.NDArray[np.int64]
-    sorted_keys: list[bytes]
+    sorted_keys: Ragged
     present: npt.NDArray[np.int64]
     """The positions in ``sorted_keys`` of the keys that have an entry."""
     old: StateRows
+    entries: Sequence[Matched] | None = None
+    """All entries of the state, if the read came upon them and they are few enough to keep."""
+    version: int = 0
+    """The number of changes of the state before the read."""
 
 
 class RocksDBKeyedStateBackend:
@@ -139,6 +147,7 @@ class RocksDBKeyedStateBackend:
         self._db: Rdict = open_writable(self._database, names, create)
         self._families: dict[str, Rdict] = {name: self._db.get_column_family(name) for name in names}
         self._families_of_tables: dict[str, str] = {}
+        self._versions = dict.fromkeys(names, 0)
         self._write_options = without_wal()
         self._leases = Leases(self._dispose)
         self._restored_files: Mapping[str, KnownFile] = {}
@@ -167,13 +176,17 @@ class RocksDBKeyedStateBackend:
         cookie = before.cookie if isinstance(before.cookie, RocksDBCookie) else self._fetch(state, before.keys)
         removed_mask = removed_rows(descriptor, values, removed)[cookie.order]
         put = np.flatnonzero(~removed_mask)
-        rows = cookie.order[put]
-        new = StateRows(before.keys.take(rows), encode_values(descriptor, values.take(pa.array(rows))))
-        deleted = np.intersect1d(np.flatnonzero(removed_mask), cookie.present, assume_unique=True)
-        keys = cookie.sorted_keys
-        put_keys = keys if len(put) == len(keys) else [keys[i] for i in put.tolist()]
-        self._put(state, put_keys, new.values.to_list())
-        self._delete(state, [keys[i] for i in deleted.tolist()])
+        new_values = encode_values(descriptor, values.take(pa.array(cookie.order[put])))
+        new = StateRows(cookie.sorted_keys.take(put), new_values)
+        if cookie.entries is not None and cookie.version == self._versions[state]:
+            changed = StateRows(cookie.sorted_keys, spread(new_values, ~removed_mask))
+            directory = self._root / "tables"
+            self._families[state] = rewrite(self._stored(state), cookie.entries, changed, removed_mask, directory)
+            self._versions[state] += 1
+        else:
+            deleted = np.intersect1d(np.flatnonzero(removed_mask), cookie.present, assume_unique=True)
+            self._put(state, new.keys.to_list(), new.values.to_list())
+            self._delete(state, cookie.sorted_keys.take(deleted).to_list())
         self._count(state, cookie.old, -1)
         self._count(state, new, 1)
 
@@ -276,16 +289,16 @@ class RocksDBKeyedStateBackend:
 
     def _fetch(self, state: str, keys: Ragged) -> RocksDBCookie:
         order = byte_order(keys)
-        sorted_keys = keys.take(order)
+        sorted_keys, version = keys.take(order), self._versions[state]
+        if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(keys):
+            find = find_and_keep if len(keys) >= REWRITTEN_KEYS else find_by_scan
+            return RocksDBCookie(order, sorted_keys, *find(self._stored(state), sorted_keys), version)
         key_list = sorted_keys.to_list()
-        if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(key_list):
-            present, old = find_by_scan(self._stored(state), sorted_keys, key_list)
-            return RocksDBCookie(order, key_list, present, old)
         with rocksdb_errors(self.directory, f"reading {number_of(len(key_list), 'key')} of state {state!r}"):
             values: list[bytes | None] = self._families[state][key_list] if key_list else []
         present = np.flatnonzero(np.fromiter((v is not None for v in values), np.bool_, len(values)))
         old = StateRows(sorted_keys.take(present), from_list([v for v in values if v is not None]))
-        return RocksDBCookie(order, key_list, present, old)
+        return RocksDBCookie(order, sorted_keys, present, old)
 
     def _stored(self, state: str) -> StoredState:
         return StoredState(self._db, self._families[state], state, self._database, self._families_of_tables)
@@ -311,6 +324,7 @@ class RocksDBKeyedStateBackend:
     def _commit(self, state: str, batch: WriteBatch) -> None:
         with rocksdb_errors(self.directory, f"writing state {state!r}"):
             self._db.write(batch, self._write_options)
+        self._versions[state] += 1
 
     def _count(self, state: str, rows: StateRows, sign: int) -> None:
         if len(rows):

@@ -38,12 +38,20 @@ def rocksdb_errors(directory: str, doing: str) -> Iterator[None]:
     except (StatelibError, OSError):
         raise
     except Exception as error:
-        text = str(error)
-        message = f"RocksDB at {directory} failed while {doing}: {text}"
-        if _is_about_the_machine(text):
-            hint = "look at the space, the memory and the limits of this host, then run the task again"
-            raise RetryableError(message, kind="rocksdb-io", hint=hint) from error
-        raise CorruptStateError(message, kind="corrupt-rocksdb") from error
+        if _is_about_the_machine(str(error)):
+            raise machine_error(directory, doing, error) from error
+        raise CorruptStateError(
+            f"RocksDB at {directory} failed while {doing}: {error}", kind="corrupt-rocksdb"
+        ) from error
+
+
+def machine_error(directory: str, doing: str, error: Exception) -> RetryableError:
+    """Return the error (``rocksdb-io``) for an error of this host's disk or memory."""
+    return RetryableError(
+        f"RocksDB at {directory} failed while {doing}: {error}",
+        kind="rocksdb-io",
+        hint="look at the space, the memory and the limits of this host, then run the task again",
+    )
 
 
 def _is_about_the_machine(text: str) -> bool:

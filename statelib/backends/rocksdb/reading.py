@@ -1,7 +1,6 @@
 """Reading many entries of a column family at once: all entries in key order, or the entries of many keys."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +12,18 @@ from statelib.backends.key_lookup import find_rows
 from statelib.backends.keyed import StateScan
 from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.backends.rocksdb.scan import RocksDBScan
-from statelib.backends.rocksdb.table_scan import TableScan, tables_of
+from statelib.backends.rocksdb.table_scan import TableScan, first_row_from, tables_of
 from statelib.model.amounts import number_of
 from statelib.model.state import KeyedStateSchema
 from statelib.serializers.entries.keys import prefixed_keys
-from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.wire.ragged import Ragged, concat
 
 SCANNED_PER_KEY = 2
 """The number of entries of a state per wanted key up to which scanning all entries is cheaper than looking each key up.
 Even in an entry-by-entry scan, an entry costs about a quarter of a lookup."""
+KEPT_BYTES = 512 * 1024 * 1024
+"""The most bytes of keys and values that a read keeps in memory for the write that follows."""
 
 
 @dataclass(frozen=True)
@@ -53,25 +54,68 @@ def scan_state(
     return TableScan(tables, release, first, stop)
 
 
-def find_by_scan(
-    state: StoredState, keys: Ragged, key_list: Sequence[bytes]
-) -> tuple[npt.NDArray[np.int64], StateRows]:
-    """Return the positions of the keys that have an entry, and those entries. ``keys``: ascending; ``key_list``: the
-    same keys as bytes objects.
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Entries of a scan in key order, with the wanted keys up to the last of them that were not in the part before.
+
+    ``low`` and ``high`` (exclusive): the numbers of these keys. ``at``: the row of each in ``rows``, -1 if it has no
+    entry."""
+
+    rows: StateRows
+    low: int
+    high: int
+    at: npt.NDArray[np.int64]
+
+
+def find_by_scan(state: StoredState, keys: Ragged) -> tuple[npt.NDArray[np.int64], StateRows, None]:
+    """Return the positions of the keys that have an entry, and those entries. ``keys``: distinct and in key order.
 
     All entries from the first to the last key are read; only one batch of them is in memory at a time."""
-    hit_positions: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
-    values: list[Ragged] = []
-    if key_list:
-        for rows in scan_state(state, first=key_list[0], stop=key_list[-1] + b"\0"):
-            least, greatest = rows.keys.take(np.array([0, len(rows) - 1])).to_list()
-            low, high = bisect_left(key_list, least), bisect_right(key_list, greatest)
-            at = find_rows(rows.keys, keys.slice(low, high))
-            hits = at >= 0
-            hit_positions.append(low + np.flatnonzero(hits))
-            values.append(rows.values.take(at[hits]))
-    positions = np.concatenate(hit_positions)
-    return positions, StateRows(keys.take(positions), concat(values))
+    if not len(keys):
+        return np.empty(0, np.int64), NO_ROWS, None
+    first, last = keys.take(np.array([0, len(keys) - 1])).to_list()
+    return *_present(_matched(scan_state(state, first=first, stop=last + b"\0"), keys), keys), None
+
+
+def find_and_keep(
+    state: StoredState, keys: Ragged
+) -> tuple[npt.NDArray[np.int64], StateRows, Sequence[Matched] | None]:
+    """Return what :func:`find_by_scan` returns, and all entries of the state with the places of the keys; None instead
+    of these if they are larger than KEPT_BYTES."""
+    entries: list[Matched] = []
+    size = 0
+
+    def keeping() -> Iterator[Matched]:
+        nonlocal size
+        for part in _matched(scan_state(state), keys):
+            size += part.rows.keys.data.nbytes + part.rows.values.data.nbytes
+            entries.append(part)
+            if size > KEPT_BYTES:
+                entries.clear()
+            yield part
+
+    return *_present(keeping(), keys), entries if size <= KEPT_BYTES else None
+
+
+def _matched(scan: StateScan, keys: Ragged) -> Iterator[Matched]:
+    """Yield the entries of a scan, matched with distinct keys in key order."""
+    low = 0
+    for rows in scan:
+        greatest = rows.keys.take(np.array([len(rows) - 1])).to_list()[0]
+        high = first_row_from(keys, greatest + b"\0")
+        yield Matched(rows, low, high, find_rows(rows.keys, keys.slice(low, high)))
+        low = high
+
+
+def _present(parts: Iterable[Matched], keys: Ragged) -> tuple[npt.NDArray[np.int64], StateRows]:
+    """Return the positions of the keys that have an entry, and those entries."""
+    positions, values = [np.empty(0, np.int64)], []
+    for part in parts:
+        hits = np.flatnonzero(part.at >= 0)
+        positions.append(part.low + hits)
+        values.append(part.rows.values.take(part.at[hits]))
+    present = np.concatenate(positions)
+    return present, StateRows(keys.take(present), concat(values))
 
 
 def count_by_scan(state: StoredState, schema: KeyedStateSchema, keys: Ragged) -> npt.NDArray[np.int64]:

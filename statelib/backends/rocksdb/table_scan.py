@@ -185,11 +185,13 @@ def newest_entries(entries: BlockEntries, *, ordered: bool) -> StateRows:
         entries = entries.take(byte_order(entries.keys))
     older = equal_neighbours(entries.keys)
     if len(older):
-        again = np.zeros(len(entries), np.bool_)
-        again[older + 1] = True
-        key = np.cumsum(~again)
-        order = np.lexsort((np.iinfo(np.uint64).max - entries.sequence, key))
-        entries = entries.take(order[~again])
+        first = np.ones(len(entries), np.bool_)
+        first[older + 1] = False
+        starts = np.flatnonzero(first)
+        newest = np.maximum.reduceat(entries.sequence, starts)
+        entries = entries.take(
+            np.flatnonzero(entries.sequence == np.repeat(newest, np.diff(starts, append=len(first))))
+        )
     if bool(entries.deleted.any()):
         entries = entries.take(np.flatnonzero(~entries.deleted))
     return StateRows(entries.keys, entries.values)

@@ -28,13 +28,14 @@ ReadAt = Callable[[int, int], bytes]
 """A function from (offset, length) to the bytes there; it returns fewer bytes if the file ends first."""
 
 _FOOTER = 53
-_MAGIC = 0x88E241B785F4CFF7
+MAGIC = 0x88E241B785F4CFF7
+"""The last eight bytes of a table, as a little-endian number."""
 _FORMATS = range(2, 6)
 """The format versions that are read. From version 6 on, the checksum of a block depends on its offset."""
 _GAP_BYTES = 8 * 1024
 """The bytes between two blocks up to which they are read at once, because a request costs more than these bytes."""
 _NONE, _SNAPPY = 0, 1
-_CRC32C, _XXH64, _XXH3 = 1, 3, 4
+_CRC32C, XXH64, _XXH3 = 1, 3, 4
 _BINARY, _TWO_LEVELS = 0, 2
 _PROPERTIES = b"rocksdb.properties"
 _FOREIGN = (b"rocksdb.range_del", b"rocksdb.compression_dict")
@@ -44,6 +45,9 @@ _COMPARATOR = b"leveldb.BytewiseComparator"
 _FAMILY = b"rocksdb.column.family.name"
 _LEVELS = b"rocksdb.block.based.table.index.type"
 _GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
+"""The property of a table that RocksDB took in whole. The sequence number of its entries is in the MANIFEST."""
+SEQUENCE_ZERO = b"statelib.sequence_zero"
+"""The property of a table of :mod:`statelib.formats.sst.table_writer`, whose entries have the sequence number 0."""
 _ABSENT = (b"rocksdb.merge.operands", b"rocksdb.num.range-deletions")
 """The properties that count entries which this reader cannot read."""
 
@@ -120,10 +124,10 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
     ``name`` names it in errors. Raise CorruptStateError (``corrupt-rocksdb``).
     """
     footer = read(max(size - _FOOTER, 0), _FOOTER)
-    if len(footer) < _FOOTER or int.from_bytes(footer[-8:], "little") != _MAGIC:
+    if len(footer) < _FOOTER or int.from_bytes(footer[-8:], "little") != MAGIC:
         return None
     checksum = footer[0]
-    if int.from_bytes(footer[-12:-8], "little") not in _FORMATS or checksum not in {_CRC32C, _XXH64, _XXH3}:
+    if int.from_bytes(footer[-12:-8], "little") not in _FORMATS or checksum not in {_CRC32C, XXH64, _XXH3}:
         return None
 
     def block(offset: int, length: int) -> bytes:
@@ -167,7 +171,7 @@ def _is_plain(properties: dict[bytes, bytes]) -> bool:
     return (
         properties.get(b"rocksdb.comparator") == _COMPARATOR
         and properties.get(b"rocksdb.compression") in _COMPRESSIONS
-        and _GLOBAL_SEQUENCE not in properties
+        and (_GLOBAL_SEQUENCE not in properties or SEQUENCE_ZERO in properties)
         and not any(_property_number(properties, name) for name in _ABSENT)
     )
 
@@ -214,6 +218,6 @@ def _checksum(kind: int, data: bytes) -> int:
     if kind == _CRC32C:
         crc = crc32c(data)
         return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    if kind == _XXH64:
+    if kind == XXH64:
         return xxh64(data) & 0xFFFFFFFF
     return (xxh3(data[:-1]) & 0xFFFFFFFF) ^ (data[-1] * 0x6B9083D9 & 0xFFFFFFFF)

@@ -59,8 +59,10 @@ def big_endian(slots: npt.NDArray[np.generic]) -> Bytes:
 def encode_varlen(values: npt.NDArray[np.int64], bits: int, more: int) -> Ragged:
     """Return numbers >= 0 in groups of ``bits`` bits, one byte per group, the low group first. ``more`` is set in every
     byte but the last. Strings use (7, 0x80), composite keys use (8, 0)."""
-    sizes = np.ones(len(values), np.int64)
     rest = values >> bits
+    if not rest.any():
+        return from_fixed(values.astype(np.uint8).reshape(-1, 1))
+    sizes = np.ones(len(values), np.int64)
     while rest.any():
         sizes += rest > 0
         rest = rest >> bits

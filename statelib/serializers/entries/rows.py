@@ -29,6 +29,10 @@ class StateRows:
         """Return the entries with these numbers, in this order."""
         return StateRows(self.keys.take(rows), self.values.take(rows))
 
+    def slice(self, start: int, stop: int) -> "StateRows":
+        """Return the entries from ``start`` to ``stop`` (exclusive), without a copy."""
+        return StateRows(self.keys.slice(start, stop), self.values.slice(start, stop))
+
 
 NO_ROWS = StateRows(from_list([]), from_list([]))
 
@@ -46,7 +50,7 @@ def windows(rows: StateRows) -> Iterator[StateRows]:
     much memory as its input."""
     sizes = rows.keys.lengths + rows.values.lengths
     for start, stop in blocks(offsets_of(sizes), WINDOW_BYTES):
-        yield StateRows(rows.keys.slice(start, stop), rows.values.slice(start, stop))
+        yield rows.slice(start, stop)
 
 
 def join_rows(parts: Sequence[StateRows]) -> StateRows:
