@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.backends.entries import removed_rows
-from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.ttl import plain_values
 from statelib.backends.wrapped import WrappedBackend
 from statelib.model.state import StateDescriptor
 from statelib.model.types import Ttl
 from statelib.serializers.entries.values import encode_values, value_arrow_type
+from statelib.wire.ragged import as_arrow, as_ragged
 
 INSERTED, UPDATED, DELETED = 0, 1, 2
 """The values of the column ``change``."""

@@ -8,13 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.backends.key_lookup import find_rows, grouped
-from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, no_keys
 from statelib.model.types import VOID
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged
 
 _PENDING_BYTES = 4 << 20
 """The least bytes of serialized keys that are gathered before duplicates are removed."""

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.backends.key_numbers import Words, is_ascending, key_numbers
-from statelib.backends.key_order import as_arrow, coded
+from statelib.backends.key_order import coded
 from statelib.wire.digest import byte_hashes
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow
 
 Rows = npt.NDArray[np.int64]
 _LARGE = 1 << 16

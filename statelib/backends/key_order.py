@@ -1,15 +1,14 @@
-"""Sorting serialized keys by their bytes, computed on columns, and their form as Arrow arrays.
+"""Sorting serialized keys by their bytes, computed on columns.
 
 RocksDB takes sorted batches in half the time of unsorted ones, and every scan returns its entries in this order.
 """
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.backends.key_numbers import is_ascending, key_numbers, sort_columns
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged
 
 _LONGEST_AS_WORDS = 64
 """The largest key in bytes that is sorted as 64-bit words. Longer keys would need too many sort columns; Arrow compares
@@ -53,22 +52,6 @@ def equal_neighbours(keys: Ragged) -> npt.NDArray[np.int64]:
     array = as_arrow(keys)
     same = pc.equal(array.slice(0, len(array) - 1), array.slice(1))
     return np.flatnonzero(same.to_numpy(zero_copy_only=False)).astype(np.int64)
-
-
-def as_arrow(rows: Ragged) -> pa.LargeBinaryArray:
-    """Return the rows as an Arrow array that shares their memory."""
-    offsets = np.ascontiguousarray(rows.offsets, np.int64)
-    data = np.ascontiguousarray(rows.data)
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-
-
-def as_ragged(array: pa.LargeBinaryArray) -> Ragged:
-    """Return the rows of an Arrow array without nulls. They share its memory."""
-    _, offsets, data = array.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8) if offsets else np.zeros(1, np.int64)
-    return Ragged(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds)
 
 
 def coded(keys: Ragged) -> tuple[npt.NDArray[np.int64], Ragged]:

@@ -10,13 +10,12 @@ import pyarrow.compute as pc
 
 from statelib.backends.entries import check_owned_keys
 from statelib.backends.heap.backend import HeapKeyedStateBackend
-from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.backends.wrapped import WrappedBackend
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateStatistics
 from statelib.serializers.entries.rows import StateRows
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow
 
 
 class StoredEntries(Protocol):

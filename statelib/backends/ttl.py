@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.wrapped import WrappedBackend
 from statelib.errors import InvalidRequestError
@@ -27,7 +26,7 @@ from statelib.serializers.columns.elements import separated
 from statelib.serializers.containers.ttl import TIMESTAMP_BYTES
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
-from statelib.wire.ragged import Ragged, concat
+from statelib.wire.ragged import Ragged, as_arrow, concat
 
 Mask = npt.NDArray[np.bool_]
 Moments = npt.NDArray[np.int64]

@@ -14,14 +14,13 @@ import pyarrow as pa
 from statelib.backends.distinct_keys import entries_per_key, one_entry_per_key
 from statelib.backends.entries import removed_rows
 from statelib.backends.key_lookup import grouped
-from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.wrapped import WrappedBackend
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyCounts, StateDescriptor, StateKind
 from statelib.serializers.entries.keys import only_entries, prefixed_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged
 
 _PENDING_BYTES = 4 << 20
 """The least bytes of serialized keys that are gathered before the rows of equal keys are merged."""

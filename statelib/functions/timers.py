@@ -10,13 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.aggregates.grouping import group_rows
-from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS
 from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.entries.keys import DecodedKeys, decode_keys, encode_keys
 from statelib.serializers.scalars.windows import MOMENT
-from statelib.wire.ragged import Ragged, concat
+from statelib.wire.ragged import Ragged, as_arrow, concat
 
 Moments = npt.NDArray[np.int64]
 """Epoch milliseconds."""

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import group_rows, one_array
-from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
@@ -26,7 +25,7 @@ from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.entries.keys import encode_keys, split_keys
 from statelib.serializers.registry import codec_of
 from statelib.serializers.scalars.windows import MOMENT
-from statelib.wire.ragged import Ragged, concat, gather
+from statelib.wire.ragged import Ragged, as_arrow, concat, gather
 
 Longs = npt.NDArray[np.int64]
 _NANOS = 1_000_000

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import as_arrow, byte_order
+from statelib.backends.key_order import byte_order
 from statelib.serializers.entries.rows import StateRows
-from statelib.wire.ragged import Ragged, concat
+from statelib.wire.ragged import Ragged, as_arrow, concat
 
 Rows = npt.NDArray[np.int64]
 

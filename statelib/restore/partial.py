@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import as_arrow
 from statelib.backends.partial import PartialKeyedStateBackend
 from statelib.backends.rocksdb.table_lookup import TableLookup
 from statelib.model.handles import FilePart, StreamStateHandle
@@ -31,7 +30,7 @@ from statelib.restore.stored_tables import stored_tables
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import StateRows, join_rows
 from statelib.storage.ports.views import StateReader
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow
 
 _REQUESTS = 16
 """The number of requests that wait for the storage at the same time."""

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from statelib.backends.changed_entries import changes_schema
-from statelib.backends.key_order import as_ragged
 from statelib.errors import CorruptStateError
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 from statelib.model.checkpoint import SideDataRecord
 from statelib.savepoints.opened import Checkpoint
 from statelib.serializers.entries.keys import KEY_COLUMNS, key_columns
+from statelib.wire.ragged import as_ragged
 
 _PREFIX = f"{OWN_STATE_PREFIX}changes."
 

@@ -10,6 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -63,7 +65,10 @@ class Ragged:
 
     def take(self, rows: npt.NDArray[np.integer]) -> "Ragged":
         """Return the given rows in the given order, as a copy."""
-        return gather(self.data, self.offsets[rows], self.lengths_of(rows))
+        lengths = self.lengths_of(rows)
+        if _are_equal(lengths):
+            return EqualRows(spans(self.data, self.offsets[rows], int(lengths[0])))
+        return as_ragged(as_arrow(self).take(pa.array(rows)))
 
     def lengths_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the lengths of the given rows in bytes. The row numbers must not be negative.
@@ -157,13 +162,22 @@ def blocks(offsets: Offsets, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[i
 
 
 def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> Ragged:
-    """Return copies of the given spans of ``data``, one per row. The additional memory is bounded."""
-    if len(lengths) and bool((lengths == lengths[0]).all()):
+    """Return copies of the given spans of ``data``, one per row."""
+    if _are_equal(lengths):
         return EqualRows(spans(data, starts, int(lengths[0])))
+    bounds = np.empty(2 * len(starts), np.int64)
+    bounds[::2], bounds[1::2] = starts, starts + lengths
+    if len(starts) and bool((bounds[1:] >= bounds[:-1]).all()):  # every second row is a span, the others lie between
+        return Ragged(data, bounds).take(np.arange(0, len(bounds), 2))
     offsets = offsets_of(lengths)
     out = np.empty(int(offsets[-1]), np.uint8)
     copy_spans(data, starts, out, offsets[:-1], lengths)
     return Ragged(out, offsets)
+
+
+def _are_equal(lengths: npt.NDArray[np.integer]) -> bool:
+    """Return whether there are rows, and all have one length."""
+    return len(lengths) > 0 and bool((lengths == lengths[0]).all())
 
 
 def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
@@ -196,7 +210,7 @@ def copy_spans(
     lengths: npt.NDArray[np.integer],
 ) -> None:
     """Copy spans of ``data`` to ``out``: span ``i`` begins at ``starts[i]`` and is copied to ``places[i]``."""
-    alike = len(lengths) > 0 and bool((lengths == lengths[0]).all())
+    alike = _are_equal(lengths)
     for a, b in blocks(offsets_of(lengths), _MOVED_BYTES):
         if alike:
             if length := int(lengths[0]):
@@ -278,14 +292,7 @@ def join(parts: Sequence[Ragged]) -> Ragged:
     """
     if all(part.width is not None for part in parts):
         return from_fixed(side_by_side([part.matrix for part in parts]))
-    lengths = [part.lengths for part in parts]
-    offsets = offsets_of(np.sum(lengths, axis=0))
-    data = np.empty(int(offsets[-1]), np.uint8)
-    at = offsets[:-1].copy()
-    for part, length in zip(parts, lengths, strict=True):
-        copy_spans(part.data, part.starts, data, at, length)
-        at += length
-    return Ragged(data, offsets)
+    return as_ragged(pc.binary_join_element_wise(*map(as_arrow, parts), pa.scalar(b"", pa.large_binary())))
 
 
 def concat(parts: Sequence[Ragged]) -> Ragged:
@@ -300,3 +307,19 @@ def concat(parts: Sequence[Ragged]) -> Ragged:
 def _row_bytes(rows: Ragged) -> Bytes:
     """Return the bytes of all rows, without the bytes before the first row and after the last."""
     return rows.data[rows.offsets[0] : rows.offsets[-1]]
+
+
+def as_arrow(rows: Ragged) -> pa.LargeBinaryArray:
+    """Return the rows as an Arrow array that shares their memory."""
+    offsets = np.ascontiguousarray(rows.offsets, np.int64)
+    data = np.ascontiguousarray(rows.data)
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def as_ragged(array: pa.LargeBinaryArray) -> Ragged:
+    """Return the rows of an Arrow array without nulls. They share its memory."""
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8) if offsets else np.zeros(1, np.int64)
+    return Ragged(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds)

@@ -21,7 +21,6 @@ from statelib.backends.entries import (
 )
 from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
-from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
@@ -29,7 +28,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatist
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values, value_arrow_type
-from statelib.wire.ragged import Ragged, offsets_of
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged, offsets_of
 
 _COUNTED_ANEW = 4
 """A write to more than this fraction (one in N) of a state's entries does not update the statistics. Usually a scan

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.backends.key_order import as_arrow, as_ragged
-from statelib.wire.ragged import Ragged, concat, from_fixed, items_of, offsets_of
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged, concat, from_fixed, items_of, offsets_of
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """The bytes of loaded values that are joined to one chunk. Larger chunks are fewer to search, but joining copies all

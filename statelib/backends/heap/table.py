@@ -11,11 +11,11 @@ import pyarrow as pa
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
 from statelib.backends.heap.column import ValueColumn
 from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import as_arrow, as_ragged, byte_order
+from statelib.backends.key_order import byte_order
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import decode_values
-from statelib.wire.ragged import EqualRows, Ragged, blocks, concat, offsets_of
+from statelib.wire.ragged import EqualRows, Ragged, as_arrow, as_ragged, blocks, concat, offsets_of
 
 Rows = npt.NDArray[np.int64]
 

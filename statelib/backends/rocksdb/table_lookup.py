@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import as_arrow, byte_order
+from statelib.backends.key_order import byte_order
 from statelib.backends.rocksdb.table_scan import Placed, first_row_from, newest_entries
 from statelib.formats.sst.sorted_table import Table
 from statelib.formats.sst.table_blocks import BlockEntries, joined
 from statelib.formats.sst.table_index import BlockColumns
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
-from statelib.wire.ragged import Ragged, concat, from_list, offsets_of
+from statelib.wire.ragged import Ragged, as_arrow, concat, from_list, offsets_of
 from statelib.wire.ragged import blocks as runs
 
 _AT_ONCE_BYTES = 16 * 1024 * 1024

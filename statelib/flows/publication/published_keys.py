@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.ttl import plain_values
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.framed_state import framed
@@ -17,7 +16,7 @@ from statelib.publication.target import DELETE
 from statelib.serializers.entries.keys import KEY_COLUMNS, encode_keys, key_columns, key_groups
 from statelib.serializers.entries.rows import NO_ROWS
 from statelib.serializers.entries.values import value_arrow_type
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged
 
 _PENDING_ROWS = 1 << 18
 """The least number of rows that are gathered before the rows of equal keys are merged."""

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from statelib.aggregates.grouping import Rows, group_rows, one_array, pick_rows
 from statelib.aggregates.picks import clean, compared
 from statelib.backends.distinct_keys import one_entry_per_key
-from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
@@ -22,7 +21,7 @@ from statelib.model.amounts import number_of
 from statelib.serializers.columns.arrow import one_nan
 from statelib.serializers.entries.keys import group_prefix, only_entries, prefixed_keys
 from statelib.serializers.registry import key_bytes
-from statelib.wire.ragged import Ragged, concat, join
+from statelib.wire.ragged import Ragged, as_arrow, concat, join
 
 
 def without_deleted(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from statelib.aggregates.declared import folding_of
 from statelib.aggregates.grouping import Rows, nullable_rows, one_array
 from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import as_arrow, as_ragged, byte_order
+from statelib.backends.key_order import byte_order
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.changelog.encoder import ChangedRows
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
@@ -23,7 +23,7 @@ from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import key_groups_of
 from statelib.serializers.entries.values import decode_values, value_arrow_type
-from statelib.wire.ragged import Ragged, concat
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged, concat
 
 _PREFIX = f"{OWN_STATE_PREFIX}delta."
 _ROWS_AT_ONCE = 1 << 16

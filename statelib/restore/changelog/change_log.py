@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import as_arrow, byte_order
+from statelib.backends.key_order import byte_order
 from statelib.errors import CorruptStateError
 from statelib.formats.changelog.change_set import (
     Binding,
@@ -46,7 +46,7 @@ from statelib.serializers.columns.elements import SEPARATOR
 from statelib.serializers.entries.keys import join_keys, split_keys
 from statelib.serializers.entries.rows import StateRows, join_rows, key_groups_of, windows
 from statelib.storage.ports.views import StateReader
-from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, from_list, join
+from statelib.wire.ragged import Bytes, Ragged, as_arrow, concat, from_fixed, from_list, join
 
 Mask = npt.NDArray[np.bool_]
 

@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from statelib.backends.changed_entries import DELETED
 from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import as_ragged
 from statelib.model.checkpoint import SideDataRecord
 from statelib.model.key_groups import prefix_width
 from statelib.model.types import Ttl
@@ -14,7 +13,7 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.recorded_changes import read_changes, records_of_changes
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
 from statelib.serializers.entries.values import encode_values
-from statelib.wire.ragged import concat
+from statelib.wire.ragged import as_ragged, concat
 
 Mask = npt.NDArray[np.bool_]
 

@@ -16,7 +16,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.definition.bootstrap import Bootstrap, OperatorStateOf, Rows, StateOf
 from statelib.errors import NotFoundError, StatelibError
 from statelib.flows.savepoint.bootstrap import Batch, chunks, entries_of, operator_state_of
@@ -44,6 +43,7 @@ from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage.local.scratch import scratch_directory
 from statelib.storage.ports.views import StorageReference
 from statelib.storage.registry import new_attempt
+from statelib.wire.ragged import as_arrow, as_ragged
 
 COLUMNS = ("task", "key_group", "state", "key", "value")
 SCHEMA = "task int, key_group int, state int, key binary, value binary"

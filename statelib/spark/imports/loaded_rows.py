@@ -4,11 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import as_arrow, byte_order
+from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values
+from statelib.wire.ragged import as_arrow
 
 _ROWS_AT_ONCE = 1 << 18
 """The most rows that are in memory as entries of RocksDB's own kind."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelib.backends.key_order import as_arrow, as_ragged, byte_order, quick_order
-from statelib.wire.ragged import from_list
+from statelib.backends.key_order import byte_order, quick_order
+from statelib.wire.ragged import as_arrow, as_ragged, from_list
 
 SHORT = st.lists(st.binary(max_size=20))
 ALIKE = st.lists(st.lists(st.sampled_from([b"\x00", b"\xff", b"a" * 7]), max_size=4).map(b"".join))
