@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from statelib.wire.ragged import Bytes, Ragged, copy_spans
+from statelib.wire.ragged import Bytes, Ragged, big_endian_words
 
 Words = npt.NDArray[np.uint64]
 _WORD = 8
@@ -32,13 +32,17 @@ def sort_columns(keys: Ragged) -> list[Words]:
     if keys.width:
         return _packed(keys.matrix, _differing([keys.matrix], most=keys.width) or [])
     lengths = keys.lengths
-    count = -(-int(lengths.max()) // _WORD)
-    padded = np.zeros(len(keys) * count * _WORD, np.uint8)
-    starts = np.arange(len(keys), dtype=np.int64) * (count * _WORD)
-    copy_spans(keys.data, keys.starts, padded, starts, lengths)
-    matrix = padded.view(">u8").reshape(len(keys), count)
-    columns = [np.ascontiguousarray(matrix[:, i]).astype(np.uint64) for i in range(count)]
+    first, end = int(keys.offsets[0]), int(keys.offsets[-1])
+    data, starts = np.append(keys.data[first:end], np.zeros(_WORD, np.uint8)), keys.starts - first
+    columns = [_padded_words(data, starts + at, lengths - at) for at in range(0, int(lengths.max()), _WORD)]
     return [*columns, lengths.astype(np.uint64)]
+
+
+def _padded_words(data: Bytes, starts: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> Words:
+    """Return the bytes at each place, at most eight of the ``left`` ones, as a number with zeros at its end."""
+    words = big_endian_words(data, np.minimum(starts, len(data) - _WORD))
+    unused = (8 * (_WORD - np.clip(left, 1, _WORD))).astype(np.uint64)
+    return np.where(left > 0, words >> unused << unused, np.uint64(0))
 
 
 def is_ascending(columns: list[Words]) -> bool:

@@ -191,6 +191,11 @@ def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
     return matrix
 
 
+def big_endian_words(data: Bytes, starts: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
+    """Return the eight bytes at each place as a number whose highest byte is the first."""
+    return np.asarray(spans(data, starts, 8).view(">u8").reshape(-1), np.uint64)
+
+
 def rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int64]] | None:
     """Return row numbers grouped by the length of the row, in ascending order of length.
 

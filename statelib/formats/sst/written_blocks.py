@@ -11,7 +11,7 @@ import numpy.typing as npt
 from statelib.formats.sst.table_blocks import TRAILING
 from statelib.serializers.columns.cursors import encode_varlen
 from statelib.serializers.entries.rows import StateRows
-from statelib.wire.ragged import Ragged, copy_spans, from_fixed, gather, join, spans
+from statelib.wire.ragged import Ragged, big_endian_words, copy_spans, from_fixed, gather, join
 
 BLOCK_BYTES = 4 * 1024
 """The size in bytes from which on a block takes no more entries, before its compression."""
@@ -74,17 +74,11 @@ def _shared_bytes(keys: Ragged) -> Numbers:
     starts = starts - starts[0]
     rows, at = np.flatnonzero(least > 0), 0
     while len(rows):
-        alike = _equal_bytes(_words(data, starts[rows] + at) ^ _words(data, starts[rows - 1] + at))
+        alike = _equal_bytes(big_endian_words(data, starts[rows] + at) ^ big_endian_words(data, starts[rows - 1] + at))
         shared[rows] += alike
         at += _WORD
         rows = rows[(alike == _WORD) & (least[rows] > at)]
     return np.asarray(np.minimum(shared, least), np.int64)
-
-
-def _words(data: npt.NDArray[np.uint8], starts: Numbers) -> npt.NDArray[np.uint64]:
-    """Return the eight bytes at each place as a number whose highest byte is the first."""
-    words: npt.NDArray[np.uint64] = spans(data, starts, _WORD).view(">u8").reshape(-1).astype(np.uint64)
-    return words
 
 
 def _equal_bytes(differences: npt.NDArray[np.uint64]) -> Numbers:
