@@ -23,7 +23,7 @@ WITHOUT = {
     "statelib/backends/rocksdb/backend.py:open_existing": HELD,
     "statelib/backends/rocksdb/backend.py:checkpoint": HELD,
     "statelib/backends/rocksdb/backend.py:_dispose": HELD,
-    "statelib/backends/rocksdb/rewriting.py": HELD,
+    "statelib/backends/rocksdb/new_tables.py": HELD,
     "statelib/publication/parquet_bucket.py:complete": "a local copy, between two points of the bucket",
     "statelib/restore/entries.py": HELD,
     "statelib/restore/keyed.py": HELD,

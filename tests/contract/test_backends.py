@@ -7,7 +7,7 @@ import pytest
 from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.rocksdb import backend
+from statelib.backends.rocksdb import new_tables
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
@@ -29,7 +29,7 @@ class _WrittenAnew:
 
     @pytest.fixture(autouse=True)
     def few_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(backend, "REWRITTEN_KEYS", 1)
+        monkeypatch.setattr(new_tables, "FEWEST_ENTRIES", 1)
 
 
 class TestRocksDBWrittenAnew(_WrittenAnew, TestRocksDB):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelib.backends.rocksdb import backend as backend_module
+from statelib.backends.rocksdb import new_tables
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.formats.sst.sorted_table import SEQUENCE_ZERO
@@ -108,7 +108,7 @@ def test_flink_restores_tables_that_were_written_in_columns(
 ) -> None:
     """Restored as they are, and cut to a part of the key groups."""
     flink: Flink = request.getfixturevalue(f"flink_{version}")
-    monkeypatch.setattr(backend_module, "REWRITTEN_KEYS", 1)
+    monkeypatch.setattr(new_tables, "FEWEST_ENTRIES", 1)
     saved = saved_as("native", tmp_path, "rocksdb", "full")
     lines = list(export_lines(saved, None, str(tmp_path)))
     directory, operator = Path(saved.directory.removeprefix("file://")), operator_to_see("toll", saved.schema())

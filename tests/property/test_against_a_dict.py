@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from statelib.backends.rocksdb import backend as backend_module
+from statelib.backends.rocksdb import new_tables
 from statelib.errors import ConflictError
 from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, register
@@ -79,7 +79,7 @@ class Everything(RuleBasedStateMachine):
     def begin(self, kind: tuple[str, str, int], written_anew: bool) -> None:
         """``written_anew``: RocksDB's states are written anew if most of their entries change, however few they are."""
         self.attributes = pytest.MonkeyPatch()
-        self.attributes.setattr(backend_module, "REWRITTEN_KEYS", 1 if written_anew else 1_000_000)
+        self.attributes.setattr(new_tables, "FEWEST_ENTRIES", 1 if written_anew else 1_000_000)
         self.root = Path(tempfile.mkdtemp(prefix="against-a-dict-"))
         (self.root / "pipelines").mkdir()
         (self.root / "pipelines" / "dict.yaml").write_text(PIPELINE.format(*kind))

@@ -21,10 +21,13 @@ from rocksdict import Rdict, WriteBatch
 from statelib.backends.entries import add_entries, check_loaded_rows, check_owned_keys, check_write, removed_rows
 from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan, StateValues
+from statelib.backends.rocksdb import new_tables
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
 from statelib.backends.rocksdb.compaction import compact_where_it_pays
 from statelib.backends.rocksdb.database import check_live_files, open_writable, rocksdb_errors, table_names, without_wal
 from statelib.backends.rocksdb.leases import Leases
+from statelib.backends.rocksdb.loading import Loading
+from statelib.backends.rocksdb.new_tables import NewTables
 from statelib.backends.rocksdb.reading import (
     SCANNED_PER_KEY,
     Matched,
@@ -35,7 +38,7 @@ from statelib.backends.rocksdb.reading import (
     find_by_scan,
     scan_state,
 )
-from statelib.backends.rocksdb.rewriting import REWRITTEN_KEYS, rewrite
+from statelib.backends.rocksdb.rewriting import rewrite
 from statelib.backends.rocksdb.takeover import check_key_groups
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
@@ -148,6 +151,7 @@ class RocksDBKeyedStateBackend:
         self._families: dict[str, Rdict] = {name: self._db.get_column_family(name) for name in names}
         self._families_of_tables: dict[str, str] = {}
         self._versions = dict.fromkeys(names, 0)
+        self._is_new, self._loading = create, dict[str, Loading]()
         self._write_options = without_wal()
         self._leases = Leases(self._dispose)
         self._restored_files: Mapping[str, KnownFile] = {}
@@ -180,8 +184,8 @@ class RocksDBKeyedStateBackend:
         new = StateRows(cookie.sorted_keys.take(put), new_values)
         if cookie.entries is not None and cookie.version == self._versions[state]:
             changed = StateRows(cookie.sorted_keys, spread(new_values, ~removed_mask))
-            directory = self._root / "tables"
-            self._families[state] = rewrite(self._stored(state), cookie.entries, changed, removed_mask, directory)
+            tables = self._new_tables(state)
+            self._families[state] = rewrite(self._stored(state), cookie.entries, changed, removed_mask, tables)
             self._versions[state] += 1
         else:
             deleted = np.intersect1d(np.flatnonzero(removed_mask), cookie.present, assume_unique=True)
@@ -191,10 +195,15 @@ class RocksDBKeyedStateBackend:
         self._count(state, new, 1)
 
     def load(self, state: str, rows: StateRows) -> None:
-        self._check_open(state)
+        self._check_not_closed(state)
         check_loaded_rows(state, rows, self._schema, self._range)
         ordered = rows.take(byte_order(rows.keys))
-        self._put(state, ordered.keys.to_list(), ordered.values.to_list())
+        if self._is_new and not self._versions[state]:
+            self._loading.setdefault(state, Loading(self._new_tables(state)))
+        loading = self._loading.get(state)
+        if loading is None or not loading.add(ordered):
+            self._end_loading(state)
+            self._put(state, ordered.keys.to_list(), ordered.values.to_list())
         self._count(state, ordered, 1)
 
     def replay(self, state: str, put: StateRows, removed: Ragged) -> None:
@@ -237,6 +246,8 @@ class RocksDBKeyedStateBackend:
         (``rocksdb-io``)."""
         self._leases.take()
         try:
+            for state in list(self._loading):
+                self._end_loading(state)
             compact_where_it_pays(self._db, self._families, self.directory)
             directory = self._root / f"chk-{checkpoint_id}"
             if directory.exists():
@@ -251,7 +262,9 @@ class RocksDBKeyedStateBackend:
     def check_key_groups(self) -> None:
         """Raise CorruptStateError (``restore-mismatch``) if other key groups hold entries than the statistics say. The
         cost is one seek per key group; the number of entries is not checked."""
-        for state, family in self._families.items():
+        for state in self._families:
+            self._end_loading(state)
+            family = self._families[state]
             with rocksdb_errors(self.directory, f"looking into state {state!r}"):
                 check_key_groups(family, state, self._statistics[state], self._range, self._width)
 
@@ -283,15 +296,27 @@ class RocksDBKeyedStateBackend:
         shutil.rmtree(self._root, onerror=_unless_gone)
 
     def _check_open(self, state: str) -> None:
+        self._check_not_closed(state)
+        self._end_loading(state)
+
+    def _check_not_closed(self, state: str) -> None:
         if self._leases.closed:
             raise InvalidRequestError(f"state {state!r}: the backend is closed", kind="backend-closed")
         self._schema.state(state)
+
+    def _end_loading(self, state: str) -> None:
+        """Let RocksDB have the entries that have been loaded into the state."""
+        loading = self._loading.pop(state, None)
+        if loading is not None:
+            self._versions[state] += 1
+            for rows in loading.end(self._families[state]):
+                self._put(state, rows.keys.to_list(), rows.values.to_list())
 
     def _fetch(self, state: str, keys: Ragged) -> RocksDBCookie:
         order = byte_order(keys)
         sorted_keys, version = keys.take(order), self._versions[state]
         if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(keys):
-            find = find_and_keep if len(keys) >= REWRITTEN_KEYS else find_by_scan
+            find = find_and_keep if len(keys) >= new_tables.FEWEST_ENTRIES else find_by_scan
             return RocksDBCookie(order, sorted_keys, *find(self._stored(state), sorted_keys), version)
         key_list = sorted_keys.to_list()
         with rocksdb_errors(self.directory, f"reading {number_of(len(key_list), 'key')} of state {state!r}"):
@@ -302,6 +327,10 @@ class RocksDBKeyedStateBackend:
 
     def _stored(self, state: str) -> StoredState:
         return StoredState(self._db, self._families[state], state, self._database, self._families_of_tables)
+
+    def _new_tables(self, state: str) -> NewTables:
+        number = list(self._families).index(state)
+        return NewTables(state, self._root / f"tables-{number}", self.directory)
 
     def _put(self, state: str, keys: list[bytes], values: list[bytes]) -> None:
         for start in range(0, len(keys), _BATCH_ROWS):

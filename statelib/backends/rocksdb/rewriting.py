@@ -4,50 +4,46 @@ RocksDB writes an entry to memory, then to a table of new entries, and later aga
 entries of a state change at once, writing all of them in columns is cheaper, and leaves nothing to be merged.
 """
 
-import logging
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from rocksdict import IngestExternalFileOptions, Rdict
+from rocksdict import Rdict
 
 from statelib.backends.key_order import byte_order
-from statelib.backends.rocksdb.database import family_options, machine_error, rocksdb_errors
+from statelib.backends.rocksdb.database import family_options, rocksdb_errors
+from statelib.backends.rocksdb.new_tables import NewTables
 from statelib.backends.rocksdb.reading import Matched, StoredState
-from statelib.formats.sst.table_writer import TableWriter
-from statelib.serializers.entries.rows import StateRows, windows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import concat
 
-log = logging.getLogger(__name__)
-
-REWRITTEN_KEYS = 4096
-"""The number of keys below which writing tables costs more than writing their entries to RocksDB."""
-_TABLE_BYTES = 64 * 1024 * 1024
-"""The size in bytes from which a table takes no more entries. It is RocksDB's default."""
 Rows = npt.NDArray[np.int64]
 
 
 def rewrite(
-    state: StoredState, entries: Sequence[Matched], changed: StateRows, removed: npt.NDArray[np.bool_], directory: Path
+    state: StoredState,
+    entries: Sequence[Matched],
+    changed: StateRows,
+    removed: npt.NDArray[np.bool_],
+    tables: NewTables,
 ) -> Rdict:
     """Replace a column family by one with the given entries after a change, and return its handle. The old handle must
     not be used afterwards.
 
     ``entries``: all entries of the state, matched with the keys of ``changed``, which are distinct and in key order.
-    ``removed``: the rows of ``changed`` that are removed instead. ``directory``: it does not exist; the tables are
-    written in it. Raise CorruptStateError (``corrupt-rocksdb``), RetryableError (``rocksdb-io``)."""
-    doing = f"writing state {state.name!r} anew"
+    ``removed``: the rows of ``changed`` that are removed instead. ``tables``: those to write to. Raise
+    CorruptStateError (``corrupt-rocksdb``), RetryableError (``rocksdb-io``)."""
     try:
-        paths = _write_tables(_after(entries, changed, removed), state.name, directory)
-        log.debug("state %r is written anew: tables: %d", state.name, len(paths))
-        with rocksdb_errors(state.directory, doing):
-            return _replaced(state.db, state.name, paths)
-    except OSError as error:
-        raise machine_error(state.directory, doing, error) from error
+        for rows in _after(entries, changed, removed):
+            tables.add(rows)
+        tables.finish()
+        with rocksdb_errors(state.directory, f"replacing the tables of state {state.name!r}"):
+            state.db.drop_column_family(state.name)
+            family = state.db.create_column_family(state.name, family_options())
+        tables.take_in(family)
+        return family
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        tables.discard()
 
 
 def _after(entries: Sequence[Matched], changed: StateRows, removed: npt.NDArray[np.bool_]) -> Iterator[StateRows]:
@@ -67,31 +63,3 @@ def _merged(rows: StateRows, at: Rows, changed: StateRows, removed: npt.NDArray[
     both = StateRows(concat([rows.keys, changed.keys]), concat([rows.values, changed.values]))
     merged = both.take(np.append(source[source >= 0], added))
     return merged.take(byte_order(merged.keys)) if len(added) else merged
-
-
-def _write_tables(rows: Iterable[StateRows], family: str, directory: Path) -> list[str]:
-    """Write entries in key order to tables in a new directory, and return the paths of the tables."""
-    directory.mkdir()
-    paths: list[str] = []
-    parts = (window for batch in rows for window in windows(batch))
-    for part in parts:
-        paths.append(str(directory / f"{len(paths)}.sst"))
-        with open(paths[-1], "wb") as file:
-            writer = TableWriter(file.write, family)
-            writer.add(part)
-            while writer.size_bytes < _TABLE_BYTES and (more := next(parts, None)) is not None:
-                writer.add(more)
-            writer.finish()
-    return paths
-
-
-def _replaced(db: Rdict, name: str, tables: Sequence[str]) -> Rdict:
-    """Return a column family that has taken the place of the one with this name, and has the entries of the tables."""
-    db.drop_column_family(name)
-    family = db.create_column_family(name, family_options())
-    if tables:
-        options = IngestExternalFileOptions()
-        options.set_move_files(True)
-        options.set_allow_global_seqno(False)
-        family.ingest_external_file(list(tables), options)
-    return family

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statelib.backends.rocksdb import backend as backend_module
-from statelib.backends.rocksdb import compaction
+from statelib.backends.rocksdb import compaction, new_tables
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.compaction import FEW, MANY
 from statelib.errors import CorruptStateError
@@ -22,7 +21,7 @@ UID = "5a7b0000-0000-0000-0000-000000000000"
 
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RocksDBKeyedStateBackend]:
-    monkeypatch.setattr(backend_module, "REWRITTEN_KEYS", 1_000_000)
+    monkeypatch.setattr(new_tables, "FEWEST_ENTRIES", 1_000_000)
     backend = RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA.max_parallelism), str(tmp_path / "backend"), UID)
     yield backend
     backend.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statelib.backends.rocksdb import backend as backend_module
+from statelib.backends.rocksdb import new_tables
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.errors import RetryableError
 from statelib.model.ids import CheckpointId
@@ -40,9 +40,9 @@ def test_a_failed_checkpoint_leaves_no_temporary_directory_and_the_backend_can_b
 def test_a_state_that_cannot_be_written_anew_is_an_error_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend_module, "REWRITTEN_KEYS", 1)
+    monkeypatch.setattr(new_tables, "FEWEST_ENTRIES", 1)
     backend = RocksDBKeyedStateBackend(sample_schema(), KeyGroupRange(0, 127), str(tmp_path / "backend"), "uid")
-    with full_disk(), pytest.raises(RetryableError, match=r"state 'means' anew: .*File too large"):
+    with full_disk(), pytest.raises(RetryableError, match=r"writing tables of state 'means': .*File too large"):
         put(backend, "means", [f"key-{number}" for number in range(500)], [0.5] * 500)
     assert [path.name for path in (tmp_path / "backend").iterdir()] == ["db"]
     backend.close()

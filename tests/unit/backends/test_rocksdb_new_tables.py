@@ -1,4 +1,5 @@
-"""A state of which most entries change is written anew, in tables that RocksDB takes in whole."""
+"""Many entries are written to tables that RocksDB takes in whole: those of a state of which most changes, and those
+that are loaded in key order into a new state."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,15 +9,17 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan
-from statelib.backends.rocksdb import backend as backend_module
-from statelib.backends.rocksdb import reading, rewriting
+from statelib.backends.rocksdb import new_tables, reading
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
 from statelib.backends.rocksdb.stored import scan_stored
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
-from statelib.serializers.entries.rows import statistics_of
+from statelib.serializers.entries.rows import StateRows, statistics_of
+from statelib.serializers.entries.values import encode_values
 from statelib.testing.keyed_samples import entries, got, put, sample_schema, scanned, serialized
+from statelib.wire.ragged import from_list
 
 SCHEMA = sample_schema()
 STATES = [d.name for d in SCHEMA.states]
@@ -27,7 +30,7 @@ SEEDS = range(25)
 
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RocksDBKeyedStateBackend]:
-    monkeypatch.setattr(backend_module, "REWRITTEN_KEYS", 20)
+    monkeypatch.setattr(new_tables, "FEWEST_ENTRIES", 20)
     backend = RocksDBKeyedStateBackend(SCHEMA, ALL, str(tmp_path / "backend"), UID)
     yield backend
     backend.close()
@@ -47,7 +50,7 @@ def test_random_changes_leave_what_a_dict_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: RocksDBKeyedStateBackend, seed: int
 ) -> None:
     random = Random(seed)
-    monkeypatch.setattr(rewriting, "_TABLE_BYTES", random.choice([200, 64 << 20]))
+    monkeypatch.setattr(new_tables, "TABLE_BYTES", random.choice([200, 64 << 20]))
     monkeypatch.setattr(reading, "KEPT_BYTES", random.choice([0, 1_000, 1 << 20]))
     expected: dict[str, float] = {}
     frozen: list[tuple[list[tuple[bytes, bytes]], StateScan]] = []
@@ -143,3 +146,50 @@ def test_deletions_behind_the_tables_do_not_come_back(backend: RocksDBKeyedState
     put(backend, "means", names(60, 40), [1.5] * 60)
     assert levels(backend) == [6]
     assert got(backend, "means", ["key-0", "key-9", "key-10", "key-40"]) == [None, None, 0.5, 1.5]
+
+
+def rows_of(names: list[str], value: float) -> StateRows:
+    """Return entries of the state ``means`` in key order."""
+    keys = serialized(SCHEMA, "means", names)
+    values = encode_values(SCHEMA.state("means"), pa.array([value] * len(names)))
+    return StateRows(keys, values).take(byte_order(keys))
+
+
+def test_many_entries_loaded_in_key_order_are_taken_in_whole(
+    backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_tables, "TABLE_BYTES", 200)
+    rows = rows_of(names(200), 0.5)
+    for start, stop in ((0, 10), (10, 90), (90, 90), (90, 200)):
+        backend.load("means", rows.slice(start, stop))
+    assert len(entries(backend, "means")) == 200
+    assert backend.statistics()[STATES.index("means")].total_entries == 200
+    assert len(levels(backend)) > 1
+    assert set(levels(backend)) == {6}
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_entries_that_are_loaded_after_greater_ones_are_not_lost(backend: RocksDBKeyedStateBackend, count: int) -> None:
+    rows = rows_of(names(2 * count), 0.5)
+    backend.load("means", rows.slice(count, 2 * count))
+    backend.load("means", rows.slice(0, count))
+    assert entries(backend, "means") == dict(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
+    assert (6 in levels(backend)) == (count == 60)
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_loaded_entries_are_in_a_native_checkpoint(backend: RocksDBKeyedStateBackend, count: int) -> None:
+    backend.load("means", rows_of(names(count), 0.5))
+    checkpoint = backend.checkpoint(CheckpointId(1))
+    stored = scan_stored(str(checkpoint.directory), STATES, KeyGroupRange(0, 127), 128)
+    assert sum(len(rows) for _, rows in stored) == count
+    checkpoint.release()
+
+
+def test_a_backend_that_is_closed_while_entries_are_loaded_leaves_nothing(tmp_path: Path) -> None:
+    backend = RocksDBKeyedStateBackend(SCHEMA, ALL, str(tmp_path / "backend"), UID)
+    backend.load("means", rows_of(names(5_000), 0.5))
+    backend.load("totals", StateRows(from_list([]), from_list([])))
+    assert list((tmp_path / "backend").glob("tables-*/0.sst"))
+    backend.close()
+    assert list(tmp_path.iterdir()) == []
