@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from statelib.wire.ragged import Bytes, Ragged, big_endian_words
+from statelib.wire.ragged import Bytes, Ragged, big_endian_words, padded
 
 Words = npt.NDArray[np.uint64]
 _WORD = 8
@@ -32,8 +32,7 @@ def sort_columns(keys: Ragged) -> list[Words]:
     if keys.width:
         return _packed(keys.matrix, _differing([keys.matrix], most=keys.width) or [])
     lengths = keys.lengths
-    first, end = int(keys.offsets[0]), int(keys.offsets[-1])
-    data, starts = np.append(keys.data[first:end], np.zeros(_WORD, np.uint8)), keys.starts - first
+    data, starts = padded(keys, _WORD)
     columns = [_padded_words(data, starts + at, lengths - at) for at in range(0, int(lengths.max()), _WORD)]
     return [*columns, lengths.astype(np.uint64)]
 

@@ -168,7 +168,7 @@ def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np
     bounds = np.empty(2 * len(starts), np.int64)
     bounds[::2], bounds[1::2] = starts, starts + lengths
     if len(starts) and bool((bounds[1:] >= bounds[:-1]).all()):  # every second row is a span, the others lie between
-        return Ragged(data, bounds).take(np.arange(0, len(bounds), 2))
+        return as_ragged(as_arrow(Ragged(data, bounds)).take(pa.array(np.arange(0, len(bounds), 2))))
     offsets = offsets_of(lengths)
     out = np.empty(int(offsets[-1]), np.uint8)
     copy_spans(data, starts, out, offsets[:-1], lengths)
@@ -189,6 +189,11 @@ def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
         return np.empty((len(starts), length), np.uint8)
     matrix: Bytes = _all_spans(data, length)[starts].view(np.uint8).reshape(-1, length)
     return matrix
+
+
+def padded(rows: Ragged, size: int) -> tuple[Bytes, Offsets]:
+    """Return the bytes of all rows with ``size`` zeros behind them, and the offset of the first byte of each row."""
+    return np.append(_row_bytes(rows), np.zeros(size, np.uint8)), rows.starts - rows.offsets[0]
 
 
 def big_endian_words(data: Bytes, starts: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
@@ -324,7 +329,8 @@ def as_arrow(rows: Ragged) -> pa.LargeBinaryArray:
 
 
 def as_ragged(array: pa.LargeBinaryArray) -> Ragged:
-    """Return the rows of an Arrow array without nulls. They share its memory."""
+    """Return the rows of an Arrow array without nulls. They share its memory. Bytes behind the last row, as Arrow may
+    have reserved them, are left out."""
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8) if offsets else np.zeros(1, np.int64)
-    return Ragged(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds)
+    return Ragged(np.frombuffer(data, np.uint8, int(bounds[-1])) if data else np.empty(0, np.uint8), bounds)

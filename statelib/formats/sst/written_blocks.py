@@ -11,7 +11,7 @@ import numpy.typing as npt
 from statelib.formats.sst.table_blocks import TRAILING
 from statelib.serializers.columns.cursors import encode_varlen
 from statelib.serializers.entries.rows import StateRows
-from statelib.wire.ragged import Ragged, big_endian_words, copy_spans, from_fixed, gather, join
+from statelib.wire.ragged import Ragged, big_endian_words, copy_spans, from_fixed, gather, join, padded
 
 BLOCK_BYTES = 4 * 1024
 """The size in bytes from which on a block takes no more entries, before its compression."""
@@ -53,8 +53,7 @@ def _entries(rows: StateRows, shared: Numbers, unshared: Numbers) -> Ragged:
     numbers = (shared, unshared + TRAILING, rows.values.lengths)
     heads = join([encode_varlen(column, 7, 0x80) for column in numbers])
     trailing = from_fixed(np.repeat(_PUT_FIRST, len(rows), 0))
-    room = heads.width
-    if room is None or rows.keys.width is None or rows.values.width is None:
+    if any(part.width is None for part in (heads, rows.keys, rows.values)):
         rest = gather(rows.keys.data, rows.keys.starts + shared, unshared)
         return join([heads, rest, trailing, rows.values])
     # Rows of one length are made whole. Then each head is written before the bytes of the key that are not shared.
@@ -68,10 +67,9 @@ def _shared_bytes(keys: Ragged) -> Numbers:
     """Return the number of bytes that each key has in common with the key before it, at its beginning, or a smaller
     number."""
     shared = np.zeros(len(keys), np.int64)
-    lengths, starts = keys.lengths, keys.starts
+    lengths = keys.lengths
     least = np.append(0, np.minimum(lengths[1:], lengths[:-1]))
-    data = np.append(keys.data[starts[0] : keys.offsets[-1]], np.zeros(_WORD, np.uint8))
-    starts = starts - starts[0]
+    data, starts = padded(keys, _WORD)
     rows, at = np.flatnonzero(least > 0), 0
     while len(rows):
         alike = _equal_bytes(big_endian_words(data, starts[rows] + at) ^ big_endian_words(data, starts[rows - 1] + at))

@@ -30,7 +30,9 @@ def test_rows_are_taken_in_any_order_and_more_than_once(seed: int) -> None:
     ragged, rows = cut(random_rows(random, random.choice([1, 30, 2000])), random)
     numbers = [random.randrange(len(rows)) for _ in range(random.choice([0, 1, 50, 3000]))] if rows else []
     numbers = random.choice([numbers, sorted(numbers)])
-    assert ragged.take(np.array(numbers, np.int64)).to_list() == [rows[number] for number in numbers]
+    taken = ragged.take(np.array(numbers, np.int64))
+    assert taken.to_list() == [rows[number] for number in numbers]
+    assert len(taken.data) == taken.offsets[-1]
 
 
 @pytest.mark.parametrize("order", ["ascending", "any", "overlapping"])
@@ -56,6 +58,7 @@ def test_rows_are_joined_side_by_side(seed: int) -> None:
     parts = [random_rows(random, count) for _ in range(random.randint(1, 4))]
     joined = join([from_list(part) for part in parts])
     assert joined.to_list() == [b"".join(rows) for rows in zip(*parts, strict=True)]
+    assert len(joined.data) == joined.offsets[-1]
 
 
 @pytest.mark.parametrize("seed", SEEDS[:10])
@@ -66,3 +69,13 @@ def test_rows_are_the_same_as_an_arrow_array(seed: int) -> None:
     assert array.to_pylist() == rows
     assert as_ragged(array).to_list() == rows
     assert as_ragged(array.slice(len(rows) // 2)).to_list() == rows[len(rows) // 2 :]
+
+
+@pytest.mark.parametrize("places", [[(0, 3), (4, 7)], [(-2, 3), (4, 2)], [(0, 3), (11, 2)]])
+def test_bytes_before_and_after_the_data_are_not_read(places: list[tuple[int, int]]) -> None:
+    starts, lengths = np.array(places, np.int64).T
+    data = np.arange(10, dtype=np.uint8)
+    with pytest.raises((ValueError, IndexError)):
+        gather(data, starts, lengths)
+    with pytest.raises((ValueError, IndexError)):
+        Ragged(data, np.array([0, 3, 11])).take(np.array([0, 1]))
