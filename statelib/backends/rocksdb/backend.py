@@ -198,8 +198,8 @@ class RocksDBKeyedStateBackend:
         self._check_not_closed(state)
         check_loaded_rows(state, rows, self._schema, self._range)
         ordered = rows.take(byte_order(rows.keys))
-        if self._is_new and not self._versions[state]:
-            self._loading.setdefault(state, Loading(self._new_tables(state)))
+        if self._is_new and not self._versions[state] and state not in self._loading:
+            self._loading[state] = Loading(self._new_tables(state))
         loading = self._loading.get(state)
         if loading is None or not loading.add(ordered):
             self._end_loading(state)

@@ -1,6 +1,6 @@
 """Reading many entries of a column family at once: all entries in key order, or the entries of many keys."""
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,12 @@ class Matched:
     high: int
     at: npt.NDArray[np.int64]
 
+    @property
+    def hits(self) -> tuple[npt.NDArray[np.int64], Ragged]:
+        """The numbers of the keys that have an entry, and the values of these entries."""
+        hits = np.flatnonzero(self.at >= 0)
+        return self.low + hits, self.rows.values.take(self.at[hits])
+
 
 def find_by_scan(state: StoredState, keys: Ragged) -> tuple[npt.NDArray[np.int64], StateRows, None]:
     """Return the positions of the keys that have an entry, and those entries. ``keys``: distinct and in key order.
@@ -74,7 +80,8 @@ def find_by_scan(state: StoredState, keys: Ragged) -> tuple[npt.NDArray[np.int64
     if not len(keys):
         return np.empty(0, np.int64), NO_ROWS, None
     first, last = keys.take(np.array([0, len(keys) - 1])).to_list()
-    return *_present(_matched(scan_state(state, first=first, stop=last + b"\0"), keys), keys), None
+    scan = scan_state(state, first=first, stop=last + b"\0")
+    return *_joined([part.hits for part in _matched(scan, keys)], keys), None
 
 
 def find_and_keep(
@@ -82,19 +89,14 @@ def find_and_keep(
 ) -> tuple[npt.NDArray[np.int64], StateRows, Sequence[Matched] | None]:
     """Return what :func:`find_by_scan` returns, and all entries of the state with the places of the keys; None instead
     of these if they are larger than KEPT_BYTES."""
-    entries: list[Matched] = []
-    size = 0
-
-    def keeping() -> Iterator[Matched]:
-        nonlocal size
-        for part in _matched(scan_state(state), keys):
-            size += part.rows.keys.data.nbytes + part.rows.values.data.nbytes
-            entries.append(part)
-            if size > KEPT_BYTES:
-                entries.clear()
-            yield part
-
-    return *_present(keeping(), keys), entries if size <= KEPT_BYTES else None
+    hits, entries, size = [], list[Matched](), 0
+    for part in _matched(scan_state(state), keys):
+        hits.append(part.hits)
+        entries.append(part)
+        size += part.rows.keys.data.nbytes + part.rows.values.data.nbytes
+        if size > KEPT_BYTES:
+            entries.clear()
+    return *_joined(hits, keys), entries if size <= KEPT_BYTES else None
 
 
 def _matched(scan: StateScan, keys: Ragged) -> Iterator[Matched]:
@@ -107,15 +109,12 @@ def _matched(scan: StateScan, keys: Ragged) -> Iterator[Matched]:
         low = high
 
 
-def _present(parts: Iterable[Matched], keys: Ragged) -> tuple[npt.NDArray[np.int64], StateRows]:
-    """Return the positions of the keys that have an entry, and those entries."""
-    positions, values = [np.empty(0, np.int64)], []
-    for part in parts:
-        hits = np.flatnonzero(part.at >= 0)
-        positions.append(part.low + hits)
-        values.append(part.rows.values.take(part.at[hits]))
-    present = np.concatenate(positions)
-    return present, StateRows(keys.take(present), concat(values))
+def _joined(
+    hits: Sequence[tuple[npt.NDArray[np.int64], Ragged]], keys: Ragged
+) -> tuple[npt.NDArray[np.int64], StateRows]:
+    """Return the positions of the keys that have an entry, and those entries. ``hits``: those of each part."""
+    present = np.concatenate([np.empty(0, np.int64), *(positions for positions, _ in hits)])
+    return present, StateRows(keys.take(present), concat([values for _, values in hits]))
 
 
 def count_by_scan(state: StoredState, schema: KeyedStateSchema, keys: Ragged) -> npt.NDArray[np.int64]:

@@ -192,7 +192,7 @@ def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str
             kind="corrupt-rocksdb",
         )
     stored = int.from_bytes(raw[length + 1 : length + TRAILER_BYTES], "little")
-    if stored != _checksum(checksum, bytes(raw[: length + 1])):
+    if stored != block_checksum(checksum, bytes(raw[: length + 1])):
         raise CorruptStateError(
             f"RocksDB's table {name}, block at byte {offset}: its checksum does not match", kind="corrupt-rocksdb"
         )
@@ -213,7 +213,7 @@ def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str
         ) from error
 
 
-def _checksum(kind: int, data: bytes) -> int:
+def block_checksum(kind: int, data: bytes) -> int:
     """Return the checksum of a block and of the byte for its compression."""
     if kind == _CRC32C:
         crc = crc32c(data)

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from statelib.formats.sst.sorted_table import MAGIC, SEQUENCE_ZERO, XXH64
+from statelib.formats.sst.sorted_table import MAGIC, SEQUENCE_ZERO, XXH64, block_checksum
 from statelib.formats.sst.table_blocks import TRAILING
 from statelib.formats.sst.table_index import TRAILER_BYTES
 from statelib.formats.sst.written_blocks import data_blocks
 from statelib.serializers.columns.cursors import encode_varlen
 from statelib.serializers.entries.rows import StateRows
-from statelib.wire.checksum import xxh64
 from statelib.wire.ragged import Ragged, concat, join
 
 _FORMAT = 5
@@ -81,10 +80,9 @@ class TableWriter:
             packed = self._codec.compress(content, asbytes=True)
             if len(packed) <= len(content) - len(content) // _WORTHWHILE:
                 stored, kind = packed, _SNAPPY
-        stored += kind
-        self._write(stored + (xxh64(stored) & 0xFFFFFFFF).to_bytes(4, "little"))
-        place = self._at, len(stored) - 1
-        self._at += len(stored) + 4
+        place, checked = (self._at, len(stored)), stored + kind
+        self._write(checked + block_checksum(XXH64, checked).to_bytes(4, "little"))
+        self._at += len(stored) + TRAILER_BYTES
         return place
 
     def _index(self) -> bytes:
