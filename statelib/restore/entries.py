@@ -272,6 +272,14 @@ class EntryReader:
             scans.append((number, scan))
         return scans
 
+    def is_proved(self) -> bool:
+        """Return whether all that was read lies in files that were compared with their checksums as a whole.
+
+        Those of RocksDB are compared while they are copied, and those of a log while they are read."""
+        if self._stream is not None:
+            return self._stream.is_proved
+        return not self._in_place and all(below.is_proved() for below in self._below)
+
     def close(self) -> None:
         """Remove the scratch directory."""
         if self._scratch is not None:

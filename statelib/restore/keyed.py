@@ -6,6 +6,7 @@ A restored backend is proved to hold the entries that were written; otherwise th
 import logging
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,10 +26,10 @@ from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, e
 from statelib.restore.base import Base, choose_base
 from statelib.restore.check import Tally, count_entries, cut_statistics, expected_statistics
 from statelib.restore.deltas import Watch, unwatched, with_open_deltas
-from statelib.restore.entries import iter_entries, rocksdb_header
+from statelib.restore.entries import EntryReader, rocksdb_header
 from statelib.restore.logged import logged_database, restore_logged, restored_log
 from statelib.restore.plan import RestoreSource, check_backend
-from statelib.restore.proof import damage_named
+from statelib.restore.proof import damage_named, prove
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas.evolution import Evolution, evolution_of, timers_left
 from statelib.restore.schemas.matching import check_same_schema
@@ -122,16 +123,19 @@ def _restore_rocksdb(
 
 
 def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_directory: str | None) -> None:
-    """Load the entries of the backend's key groups from each source, and compare them with its recorded statistics."""
+    """Load the entries of the backend's key groups from each source, and compare them with its recorded statistics.
+
+    Digests are compared unless the source is read whole and has checksums, which prove the same bytes."""
     evolutions = [evolution_of(backend.schema, source) for source in sources]
     for number, (source, evolution) in enumerate(zip(sources, evolutions, strict=True)):
         wanted = source.handle.key_group_range.intersection(backend.key_group_range)
         targets = evolution.targets()
-        tally = Tally(source, wanted)
+        by_checksum = source.checksummed and wanted == source.handle.key_group_range
+        tally = Tally(source, wanted, digests=not by_checksum)
         dropped = np.zeros((len(targets), 2), np.int64)
-        scratch = None if scratch_directory is None else f"{scratch_directory}-{number}"
-        with damage_named(source.reader, stream_handles(source.handle)):
-            for index, rows in iter_entries(source, wanted, scratch):
+        reader = EntryReader(source, None if scratch_directory is None else f"{scratch_directory}-{number}", wanted)
+        with closing(reader), damage_named(source.reader, stream_handles(source.handle)):
+            for index, rows in reader.read([wanted]):
                 tally.add(index, rows)
                 target = targets[index]
                 if target is not None:
@@ -139,6 +143,8 @@ def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_
                 else:
                     dropped[index] += (len(rows), len(rows.keys.data) + len(rows.values.data))
             tally.check()
+            if by_checksum and not reader.is_proved():
+                prove(source.reader, stream_handles(source.handle))
         for name, (entries, size_bytes) in zip((d.name for d in source.schema.states), dropped.tolist(), strict=True):
             if name in evolution.non_restored:
                 _report_dropped(source, name, wanted, entries, size_bytes)

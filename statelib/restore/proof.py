@@ -19,11 +19,12 @@ class ProvenStream:
     """A stream that is read range by range, as a function of (start, stop).
 
     If all ranges are read in order, the stream is compared with its checksum before the last range is returned. Raise
-    CorruptStateError (``checksum-mismatch``) if they differ."""
+    CorruptStateError (``checksum-mismatch``) if they differ. ``is_proved``: whether it was compared."""
 
     def __init__(self, reader: StateReader, stream: StreamStateHandle) -> None:
         self._reader, self._stream = reader, stream
         self._end = self._crc = 0
+        self.is_proved = False
 
     def __call__(self, start: int, stop: int) -> memoryview:
         data = self._reader.read_range(self._stream, start, stop)
@@ -31,6 +32,7 @@ class ProvenStream:
             self._crc, self._end = crc32c(data, self._crc), stop
             if stop == self._stream.size_bytes:
                 self._reader.check_crc(self._stream, self._crc)
+                self.is_proved = True
         return data
 
     def blocks(self) -> Iterator[memoryview]:

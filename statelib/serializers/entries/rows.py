@@ -75,3 +75,11 @@ def statistics_of(rows: StateRows, prefix_width: int, key_group_range: KeyGroupR
     digests = np.zeros(size, np.uint64)
     np.add.at(digests, groups, row_hashes(rows.keys, rows.values))
     return StateStatistics(key_group_range, np.bincount(groups, minlength=size).astype(np.int64), digests)
+
+
+def counts_of(rows: StateRows, prefix_width: int, key_group_range: KeyGroupRange) -> StateStatistics:
+    """Return the number of the entries of each key group, with digests of 0. Every key must lie in the range."""
+    groups, size = key_groups_of(rows.keys, prefix_width) - key_group_range.start, len(key_group_range)
+    return StateStatistics(
+        key_group_range, np.bincount(groups, minlength=size).astype(np.int64), np.zeros(size, np.uint64)
+    )
