@@ -245,7 +245,7 @@ class AirflowClient:
                 tasks = self.task_states(dag_id, run_id)
                 raise AirflowRequestError(f"{dag_id} {run_id} is {run.state} after {patience_s:.0f} s; tasks: {tasks}")
             meanwhile()
-            time.sleep(0.4)
+            time.sleep(1)
         return run
 
     def question(self, run: Run, task_id: str) -> dict[str, Any]:

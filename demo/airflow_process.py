@@ -42,8 +42,12 @@ def free_ports() -> Ports:
 
 
 def migrate(places: Places) -> None:
-    """Create Airflow's database and statelib's catalog, or bring them up to date. Takes about 5 s of CPU."""
+    """Create Airflow's local settings, its database and statelib's catalog, or bring them up to date. Takes about 5 s
+    of CPU."""
     places.make_directories()
+    settings = places.airflow / "config" / "airflow_local_settings.py"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text("from statelib_airflow.preloading import preload\n\npreload()\n")
     env = environment(places, Ports())
     with (places.airflow / "migrate.log").open("wb") as log:
         for command in ([_airflow_binary(places), "db"], [sys.executable, "-m", "statelib", "catalog"]):

@@ -32,16 +32,13 @@ def assert_a_failed_publishing_is_made_up_for(world: "World", name: PipelineName
     states = client.task_states(dag, unpublished.run_id)
     assert (unpublished.state, states["register"], states["publish"]) == ("failed", "success", "failed")
     assert "part-0.parquet was not published by statelib" in client.failed_log(unpublished)
-    assert world.deployment.catalog().head(name).head == 6, "no checkpoint is lost"
+    assert world.deployment.catalog().head(name).head == 5, "no checkpoint is lost"
     stray.unlink()
     client.clear(dag, run_id)
     again = world.wait("2013-01-03", dag)
     states = client.task_states(dag, again.run_id)
     assert (again.state, states["begin"], states["publish"]) == ("success", "skipped", "success")
-    assert_published(world.deployment, name, 6)
-    client.backfill(dag, "2013-01-04", "2013-01-04")
-    world.succeed(world.wait("2013-01-04", dag))
-    assert_published(world.deployment, name, 7)
+    assert_published(world.deployment, name, 5)
 
 
 def assert_published(deployment: Deployment, name: PipelineName, number: int) -> None:
