@@ -67,12 +67,17 @@ def _evaluate(frame: Frame, check: Check) -> Evaluation:
     if isinstance(check.rule, Unanswerable):
         return Evaluation(unanswered(frame, check, check.rule), ())
     wrong = np.flatnonzero(_breaks(frame, check.rule))
-    columns = [*frame.keys, *(name for name in _columns(check.rule) if name not in frame.keys)]
-    table = frame.table[columns].iloc[wrong]
-    rows: tuple[FoundRow, ...] = tuple(dict(zip(columns, row, strict=True)) for row in table.itertuples(index=False))
+    rows = _rows(frame, check.rule, wrong) if len(wrong) else ()
     sentences = (*(_shortened(check, rows) if rows else ()), *frame.notes)
     checked = (frame.name, check.name, check.severity, not rows, len(frame.table), len(rows))
     return Evaluation(QualityResult(*checked, tuple(sentences)), rows)
+
+
+def _rows(frame: Frame, rule: object, places: npt.NDArray[np.intp]) -> tuple[FoundRow, ...]:
+    """Return the rows at these places, with the frame's keys and the columns of the rule."""
+    columns = [*frame.keys, *(name for name in _columns(rule) if name not in frame.keys)]
+    table = frame.table[columns].iloc[places]
+    return tuple(dict(zip(columns, row, strict=True)) for row in table.itertuples(index=False))
 
 
 def _columns(rule: object) -> tuple[str, ...]:
