@@ -1,8 +1,9 @@
 """The pipeline: the content of a file ``pipelines/<name>.yaml``, checked completely when the object is built."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pydantic import ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -17,10 +18,9 @@ from statelib.definition.parts.model import (
 from statelib.definition.problems import BAD_PIPELINE, DefinitionError, Problem, dotted
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
 
-if TYPE_CHECKING:
-    pass
-
 MAX_FILE_BYTES = 1 << 20
+_REMEMBERED = 256
+"""The number of pipeline files that a process remembers."""
 PROBLEMS = "statelib_problems"
 
 
@@ -51,14 +51,18 @@ class Pipeline(DeclaredPipeline):
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
-    """Read and check one pipeline file.
+    """Read and check one pipeline file. A file whose text has not changed is checked once in the life of a process.
 
     Raises NotFoundError (kind ``no-pipeline-file``), or one InvalidRequestError (kind
     ``bad-pipeline``, or the kind of its problems if they have the same one) whose message has one line
     ``file:line: field.path: problem`` per problem.
     """
-    path = Path(path)
-    document = read_document(read_file(path))
+    return _checked(Path(path), read_file(Path(path)))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _checked(path: Path, text: str) -> Pipeline:
+    document = read_document(text)
     problems: Iterable[Problem] = document.problems
     if not problems:
         try:

@@ -1,3 +1,4 @@
+import os
 import pickle
 import subprocess
 import sys
@@ -155,6 +156,27 @@ def test_a_missing_file_or_directory_is_an_error(tmp_path):
         load_pipeline(tmp_path / "nothing.yaml")
     with pytest.raises(NotFoundError, match="no directory"):
         load_pipelines(tmp_path / "nothing")
+
+
+def test_a_file_is_checked_again_when_its_text_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if its size, its time of change and its inode are those of before."""
+    path = small(tmp_path)
+    before, stat = load_pipeline(path), path.stat()
+    monkeypatch.setattr("statelib.definition.pipeline.read_document", _refuse)
+    assert load_pipeline(path) is before
+    monkeypatch.undo()
+    with path.open("r+") as file:
+        file.write(SMALL.replace("small", "other"))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    assert load_pipeline(path).name == "other"
+    copied = small(tmp_path, SMALL, "copy.yaml")
+    assert load_pipeline(copied).path == str(copied)
+
+
+def _refuse(_: str) -> None:
+    raise AssertionError("the text was parsed again")
 
 
 def test_a_bad_file_does_not_hide_the_others(tmp_path):
