@@ -72,9 +72,11 @@ def _checked(path: Path, text: str) -> Pipeline:
     raise bad_file(path, document, problems)
 
 
-def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[DefinitionError]]:
+def load_pipelines(directory: str | Path, named: str | None = None) -> tuple[list[Pipeline], list[DefinitionError]]:
     """Load all ``*.yaml`` and ``*.yml`` files of a directory, in the order of their names. Return the pipelines, and
     one error per file that does not load or has the pipeline name of an earlier file.
+
+    ``named``: the name of a pipeline or of a group; files that surely do not have it are left out.
 
     Raises NotFoundError (kind ``no-pipeline-directory``)."""
     directory = Path(directory)
@@ -84,6 +86,8 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
     errors: list[DefinitionError] = []
     for path in sorted(p for p in directory.iterdir() if p.suffix in (".yaml", ".yml")):
         try:
+            if named is not None and not _may_name(path, named):
+                continue
             pipeline = load_pipeline(path)
         except StatelibError as error:
             errors.append(DefinitionError(str(path), error.message, error.hint, error.kind))
@@ -97,6 +101,13 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
             message = f"{path}:{line}: name: {first.path} has the name {pipeline.name!r} already"
             errors.append(DefinitionError(str(path), message, pipeline=pipeline.name))
     return list(pipelines.values()), errors
+
+
+def _may_name(path: Path, name: str) -> bool:
+    """Return whether a file may have a pipeline or a group of this name, or be meant as its file. Only with a backslash
+    can YAML write a name in other characters than its own. Raises what :func:`read_file` raises."""
+    text = read_file(path)
+    return name in text or "\\" in text or path.stem == name
 
 
 def read_file(path: Path) -> str:

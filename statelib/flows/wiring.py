@@ -198,13 +198,13 @@ class Deployment:
         """Return a pipeline by its name. Raises InvalidRequestError if its file does not load, or if a second file has
         its name, such as an old copy: nobody knows which of them is meant. Raises NotFoundError (``no-pipeline``) if it
         has no file."""
-        pipelines, faults = load_pipelines(Path(self.pipelines_directory))
+        pipelines, faults = load_pipelines(Path(self.pipelines_directory), name)
         by_name = {p.name: p for p in pipelines}
         for fault in faults:
             if fault.may_be(name):
                 raise fault.error()
         if name not in by_name:
-            names = ", ".join(sorted(by_name)) or "none"
+            names = ", ".join(sorted(p.name for p in self.pipelines())) or "none"
             raise NotFoundError(
                 f"pipeline {name!r} is not in {self.pipelines_directory}: known are {names}",
                 kind="no-pipeline",

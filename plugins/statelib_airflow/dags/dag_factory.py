@@ -61,7 +61,7 @@ def pipeline_dags(
         message = f"dags: there is no {', '.join(wrong)}: expected some of {', '.join(_KINDS)}"
         raise InvalidRequestError(message, kind="no-dag")
     place = pipelines_directory(directory, sys._getframe(1).f_code.co_filename)
-    pipelines, errors = load_pipelines(place)
+    pipelines, errors = load_pipelines(place, _wanted())
     for error in errors:
         log.error("no DAGs: %s", error.message)
     chosen = DagSettings(**settings)
@@ -90,8 +90,13 @@ def _is_needed(pipeline: Pipeline) -> bool:
 
 def _runs_in(name: str) -> bool:
     """Return whether Airflow needs the DAGs with this name before the dot."""
+    return _wanted() in (None, name)
+
+
+def _wanted() -> str | None:
+    """Return the name before the dot of the one DAG that Airflow needs, None if it needs all."""
     dag_id = get_parsing_context().dag_id
-    return dag_id is None or dag_id.rpartition(".")[0] == name
+    return None if dag_id is None else dag_id.rpartition(".")[0]
 
 
 def _group_dags(pipelines: Sequence[Pipeline], settings: DagSettings) -> list[DAG]:

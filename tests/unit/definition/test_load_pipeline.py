@@ -191,6 +191,23 @@ def test_a_bad_file_does_not_hide_the_others(tmp_path):
     assert "not valid YAML" in error.message
 
 
+def test_only_files_that_may_have_a_name_are_loaded(tmp_path: Path) -> None:
+    """Among them are those that write it in another way, that have it as a group, or that are called like it."""
+    small(tmp_path, SMALL, "a.yaml")
+    small(tmp_path, SMALL.replace("small", "other"), "b.yaml")
+    small(tmp_path, SMALL.replace("name: small", 'name: "s\\x6dall"'), "c.yaml")
+    small(tmp_path, SMALL.replace("name: small", "name: third\ngroup: small"), "d.yaml")
+    small(tmp_path, "name: [", "small.yaml")
+    small(tmp_path, "name: [", "unrelated.yaml")
+    pipelines, errors = load_pipelines(tmp_path, "small")
+    assert [p.name for p in pipelines] == ["small", "third"]
+    assert [Path(error.path).name for error in errors] == ["c.yaml", "small.yaml"]
+    assert "a.yaml has the name 'small' already" in errors[0].message
+    everything, all_errors = load_pipelines(tmp_path)
+    assert [p.name for p in everything] == ["small", "other", "third"]
+    assert len(all_errors) == 3
+
+
 def test_two_files_cannot_have_the_same_pipeline_name(tmp_path):
     small(tmp_path, SMALL, "a.yaml")
     small(tmp_path, SMALL, "b.yaml")
