@@ -2,8 +2,11 @@
 
 Otherwise each task imports them anew, which is most of the processor time of a short one."""
 
+import logging
 import sys
 from importlib import import_module
+
+log = logging.getLogger(__name__)
 
 FORKING = ("scheduler", "dag-processor", "celery")
 """The commands of ``airflow`` whose processes fork. The scheduler does so with the LocalExecutor."""
@@ -28,7 +31,12 @@ def preload() -> None:
         from statelib_airflow.preloading import preload
 
         preload()
-    """
-    if sys.argv[1:2] and sys.argv[1] in FORKING:
-        for module in _MODULES:
+
+    A module that cannot be imported is logged, and does not keep Airflow from starting."""
+    if len(sys.argv) < 2 or sys.argv[1] not in FORKING:
+        return
+    for module in _MODULES:
+        try:
             import_module(module)
+        except ImportError as error:
+            log.warning("%s is not preloaded: %s", module, error)

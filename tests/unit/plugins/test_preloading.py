@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from statelib_airflow import preloading
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +34,15 @@ def imported_later(command: str) -> list[str]:
 
 def test_a_forked_task_finds_all_modules_of_its_dag_and_its_step() -> None:
     assert imported_later("scheduler") == []
+
+
+def test_airflow_starts_although_a_module_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["airflow", "scheduler"])
+    monkeypatch.setattr(preloading, "_MODULES", ("no_such_module", "statelib.errors"))
+    preloading.preload()
+    assert caplog.messages == ["no_such_module is not preloaded: No module named 'no_such_module'"]
 
 
 def test_processes_that_do_not_fork_import_nothing() -> None:
