@@ -61,7 +61,7 @@ def pipeline_dags(
         message = f"dags: there is no {', '.join(wrong)}: expected some of {', '.join(_KINDS)}"
         raise InvalidRequestError(message, kind="no-dag")
     place = pipelines_directory(directory, sys._getframe(1).f_code.co_filename)
-    pipelines, errors = load_pipelines(place, _wanted())
+    pipelines, errors = load_pipelines(place, _only_pipeline())
     for error in errors:
         log.error("no DAGs: %s", error.message)
     chosen = DagSettings(**settings)
@@ -90,13 +90,15 @@ def _is_needed(pipeline: Pipeline) -> bool:
 
 def _runs_in(name: str) -> bool:
     """Return whether Airflow needs the DAGs with this name before the dot."""
-    return _wanted() in (None, name)
-
-
-def _wanted() -> str | None:
-    """Return the name before the dot of the one DAG that Airflow needs, None if it needs all."""
     dag_id = get_parsing_context().dag_id
-    return None if dag_id is None else dag_id.rpartition(".")[0]
+    return dag_id is None or dag_id.rpartition(".")[0] == name
+
+
+def _only_pipeline() -> str | None:
+    """Return the name of the one pipeline that Airflow needs, None if it needs several. The DAG of a group needs all: a
+    file that does not name the group may be an earlier one of a pipeline in it."""
+    name, _, kind = (get_parsing_context().dag_id or "").rpartition(".")
+    return name if kind in _KINDS else None
 
 
 def _group_dags(pipelines: Sequence[Pipeline], settings: DagSettings) -> list[DAG]:

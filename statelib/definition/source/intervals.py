@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
-from functools import lru_cache
 from itertools import islice
 
 from croniter import CroniterBadDateError, croniter
@@ -17,8 +16,6 @@ from statelib.model.moments import epoch_ms, moment_of
 
 MAX_INTERVALS = 100_000
 """The largest number of intervals in one call. A larger number is probably a wrong date."""
-_REMEMBERED = 256
-"""The number of schedules whose intervals a process remembers."""
 _FORESEEN_MS = 10 * 366 * 86_400_000
 """How far after the schedule's start its clock changes are examined."""
 
@@ -60,14 +57,8 @@ def first_intervals(schedule: Schedule, start_ms: int, count: int) -> list[DataI
     """Return the first ``count`` intervals that begin at or after ``start_ms``, as Airflow does for a schedule's start.
     Airflow itself leaves out the first of them if it ends at a time that the clock leaves out. The schedule must be
     valid (:func:`cron_problem`)."""
-    return list(_first_intervals(schedule.cron, schedule.zone, start_ms, count))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _first_intervals(cron: str, zone: tzinfo, start_ms: int, count: int) -> tuple[DataInterval, ...]:
-    """Return the intervals of :func:`first_intervals`, which many pipelines have in common."""
-    ticks = Ticks(cron, zone)
-    return tuple(islice(ticks.intervals(ticks.first_from(start_ms)), count))
+    ticks = Ticks(schedule.cron, schedule.zone)
+    return list(islice(ticks.intervals(ticks.first_from(start_ms)), count))
 
 
 def cut(schedule: Schedule, interval: DataInterval) -> tuple[DataInterval, ...] | None:
@@ -95,32 +86,21 @@ def cron_problem(cron: str) -> str | None:
     return None
 
 
-def changes_of(schedule: Schedule) -> tuple[tuple[ClockChange, tuple[DataInterval, ...]], ...]:
-    """Return each clock change in the first ten years of a valid schedule, and the intervals around it: from the last
+def changes_of(schedule: Schedule) -> Iterator[tuple[ClockChange, list[DataInterval]]]:
+    """Yield each clock change in the first ten years of a valid schedule, and the intervals around it: from the last
     one before the hours that are repeated or left out to the first one after them."""
-    start_ms = epoch_ms(schedule.start)
+    ticks, start_ms = Ticks(schedule.cron, schedule.zone), epoch_ms(schedule.start)
     end_ms = start_ms + _FORESEEN_MS if schedule.end is None else epoch_ms(schedule.end)
-    return _changes(schedule.cron, schedule.zone, start_ms, min(end_ms, start_ms + _FORESEEN_MS))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _changes(
-    cron: str, zone: tzinfo, start_ms: int, end_ms: int
-) -> tuple[tuple[ClockChange, tuple[DataInterval, ...]], ...]:
-    """Return the changes of :func:`changes_of`, which many pipelines have in common."""
-    ticks, changes = Ticks(cron, zone), []
-    for change in clock_changes(zone, start_ms, end_ms):
+    for change in clock_changes(schedule.zone, start_ms, min(end_ms, start_ms + _FORESEEN_MS)):
         reach_ms = abs(change.shift_ms)
         around = []
         for interval in ticks.intervals(ticks.last_before(change.at_ms - reach_ms)):
             around.append(interval)
             if interval.start_ms > change.at_ms + reach_ms:
                 break
-        changes.append((change, tuple(around)))
-    return tuple(changes)
+        yield change, around
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def clock_change_problem(schedule: Schedule) -> str | None:
     """Return the problem of a valid schedule whose intervals do not follow each other in Airflow when the clock of its
     zone changes, None if they do. Airflow would skip or repeat the time in between, or schedule no further run."""
