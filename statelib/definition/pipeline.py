@@ -76,7 +76,7 @@ def load_pipelines(directory: str | Path, named: str | None = None) -> tuple[lis
     """Load all ``*.yaml`` and ``*.yml`` files of a directory, in the order of their names. Return the pipelines, and
     one error per file that does not load or has the pipeline name of an earlier file.
 
-    ``named``: the name of a pipeline or of a group; files that surely do not have it are left out.
+    ``named``: the name of a pipeline; files that surely do not have it are left out.
 
     Raises NotFoundError (kind ``no-pipeline-directory``)."""
     directory = Path(directory)
@@ -86,9 +86,10 @@ def load_pipelines(directory: str | Path, named: str | None = None) -> tuple[lis
     errors: list[DefinitionError] = []
     for path in sorted(p for p in directory.iterdir() if p.suffix in (".yaml", ".yml")):
         try:
-            if named is not None and not _may_name(path, named):
+            text = read_file(path)
+            if named is not None and not _may_name(path, text, named):
                 continue
-            pipeline = load_pipeline(path)
+            pipeline = _checked(path, text)
         except StatelibError as error:
             errors.append(DefinitionError(str(path), error.message, error.hint, error.kind))
             continue
@@ -103,10 +104,9 @@ def load_pipelines(directory: str | Path, named: str | None = None) -> tuple[lis
     return list(pipelines.values()), errors
 
 
-def _may_name(path: Path, name: str) -> bool:
-    """Return whether a file may have a pipeline or a group of this name, or be meant as its file. Only with a backslash
-    can YAML write a name in other characters than its own. Raises what :func:`read_file` raises."""
-    text = read_file(path)
+def _may_name(path: Path, text: str, name: str) -> bool:
+    """Return whether a file with this text may have a pipeline of this name, or be meant as its file. Only with a
+    backslash can YAML write a name in other characters than its own."""
     return name in text or "\\" in text or path.stem == name
 
 

@@ -18,7 +18,7 @@ from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics, empty_statistics, merge_statistics
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.entries.rows import StateRows, counts_of, statistics_of
+from statelib.serializers.entries.rows import StateRows, statistics_of
 
 
 class Tally:
@@ -31,9 +31,10 @@ class Tally:
         self._schema = source.schema
         self._range = key_groups
         self._width = prefix_width(source.schema.max_parallelism)
-        self._statistics_of = statistics_of if digests else counts_of
-        expected = expected_statistics(source, key_groups)
-        self._expected = expected if digests or expected is None else tuple(map(_without_digests, expected))
+        self._digests = digests
+        self._expected = expected_statistics(source, key_groups)
+        if self._expected is not None and not digests:
+            self._expected = tuple(replace(s, digests=np.zeros_like(s.digests)) for s in self._expected)
         self._seen = [empty_statistics(key_groups) for _ in source.schema.states]
 
     def add(self, state: int, rows: StateRows) -> None:
@@ -41,17 +42,13 @@ class Tally:
         them is outside the key groups."""
         check_loaded_rows(self._schema.states[state].name, rows, self._schema, self._range)
         if self._expected is not None and len(rows):
-            read = self._statistics_of(rows, self._width, self._range)
+            read = statistics_of(rows, self._width, self._range, digests=self._digests)
             self._seen[state] = merge_statistics(self._range, [self._seen[state], read])
 
     def check(self) -> None:
         """Raise CorruptStateError (``restore-mismatch``) naming the first state and key group that differ."""
         if self._expected is not None:
             check_statistics(self._schema, self._expected, tuple(self._seen))
-
-
-def _without_digests(statistics: StateStatistics) -> StateStatistics:
-    return replace(statistics, digests=np.zeros_like(statistics.digests))
 
 
 def check_content(backend: KeyedStateBackend) -> None:

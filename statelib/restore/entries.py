@@ -78,16 +78,16 @@ def iter_entries(
             return _canonical(source, handle, wanted, only, stream or ProvenStream(source.reader, handle.stream))
         case KeyGroupsStateHandle() as handle:
             return _heap(source, handle, wanted, only, stream or ProvenStream(source.reader, handle.stream))
-        case IncrementalRemoteKeyedStateHandle() as handle:
+        case IncrementalRemoteKeyedStateHandle():
             if scratch_directory is None:
                 raise InvalidRequestError(
                     "a RocksDB snapshot can be read only with a scratch directory to copy it to",
                     kind="no-scratch-directory",
                     hint="take a canonical savepoint to change the state backend",
                 )
-            return _rocksdb(source, handle, wanted, Path(scratch_directory), only)
+            return _at_once(source, wanted, scratch_directory, only)
         case ChangelogStateBackendHandleImpl():
-            return _changelog(source, wanted, scratch_directory, only)
+            return _at_once(source, wanted, scratch_directory, only)
         case other:
             raise UnsupportedError(
                 f"keyed state in a {type(other).__name__}: expected a canonical savepoint, or a native snapshot of"
@@ -127,33 +127,15 @@ def _heap(
                 yield order[index], rows
 
 
-def _changelog(
+def _at_once(
     source: RestoreSource, wanted: KeyGroupRange, scratch_directory: str | None, only: int | None
 ) -> Iterator[tuple[int, StateRows]]:
-    """Yield the materialised entries with the log applied, then the entries that the log adds."""
+    """Yield the entries of a handle of several files in one reading."""
     reader = EntryReader(source, scratch_directory, wanted, only=only)
     try:
         yield from reader.read([wanted])
     finally:
         reader.close()
-
-
-def _rocksdb(
-    source: RestoreSource,
-    handle: IncrementalRemoteKeyedStateHandle,
-    wanted: KeyGroupRange,
-    scratch: Path,
-    only: int | None,
-) -> Iterator[tuple[int, StateRows]]:
-    header = rocksdb_header(handle, source.reader, source.schema.max_parallelism)
-    order = check_same_schema(source.schema, header.schema, partial=source.partial)
-    if only is not None and only not in order:
-        return
-    try:
-        materialise(handle, source.reader, scratch, with_options=True)
-        yield from _scan(header, order, scratch, wanted, _stored(order, only))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _scan(

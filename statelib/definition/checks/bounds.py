@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC
+from functools import lru_cache
 
 from statelib.definition.parts.model import Schedule
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.zones import is_ambiguous
 from statelib.definition.problems import Problem, Where, dotted
-from statelib.definition.source.intervals import changes_of, first_intervals
+from statelib.definition.source.intervals import REMEMBERED, changes_of, first_intervals
 from statelib.definition.source.parts import range_text, source_part
 from statelib.definition.source.templates import BOUNDS, placeholders
 from statelib.model.checkpoint import DataInterval
@@ -46,7 +47,7 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
     for key, template in source.templates.items():
         if key == ("where",) or (key[0] == "options" and _COMPARED.search(template) is not None):
             yield from _check_condition(template, (*where, *key), alone=field == key)
-    probed = _probed(schedule) if schedule else [FAR_APART]
+    probed = _probed(schedule) if schedule else (FAR_APART,)
     same = next(filter(None, (_same_texts(source, schedule, intervals) for intervals in probed)), None)
     if same is not None:
         text = f"the intervals {range_text(same[0])} and {range_text(same[1])} have the same {field[-1]}"
@@ -54,10 +55,11 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
         yield Problem((*where, *field), text, NOT_BOUNDED)
 
 
-def _probed(schedule: Schedule) -> Iterator[Sequence[DataInterval]]:
-    """Yield the first intervals of a schedule, and those around each change of its clock."""
-    yield first_intervals(schedule, epoch_ms(schedule.start), _PROBED)
-    yield from (around for _, around in changes_of(schedule))
+@lru_cache(maxsize=REMEMBERED)
+def _probed(schedule: Schedule) -> tuple[Sequence[DataInterval], ...]:
+    """Return the first intervals of a schedule, and those around each change of its clock."""
+    first = first_intervals(schedule, epoch_ms(schedule.start), _PROBED)
+    return first, *(around for _, around in changes_of(schedule))
 
 
 def _same_texts(

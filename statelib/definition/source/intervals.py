@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
+from functools import lru_cache
 from itertools import islice
 
 from croniter import CroniterBadDateError, croniter
@@ -16,6 +17,8 @@ from statelib.model.moments import epoch_ms, moment_of
 
 MAX_INTERVALS = 100_000
 """The largest number of intervals in one call. A larger number is probably a wrong date."""
+REMEMBERED = 256
+"""The number of schedules whose checks a process remembers, because many pipelines have the same schedule."""
 _FORESEEN_MS = 10 * 366 * 86_400_000
 """How far after the schedule's start its clock changes are examined."""
 
@@ -101,6 +104,7 @@ def changes_of(schedule: Schedule) -> Iterator[tuple[ClockChange, list[DataInter
         yield change, around
 
 
+@lru_cache(maxsize=REMEMBERED)
 def clock_change_problem(schedule: Schedule) -> str | None:
     """Return the problem of a valid schedule whose intervals do not follow each other in Airflow when the clock of its
     zone changes, None if they do. Airflow would skip or repeat the time in between, or schedule no further run."""

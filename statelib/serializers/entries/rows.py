@@ -68,18 +68,14 @@ def key_groups_of(keys: Ragged, prefix_width: int) -> npt.NDArray[np.int32]:
     return first * 256 + keys.data[keys.starts + 1]
 
 
-def statistics_of(rows: StateRows, prefix_width: int, key_group_range: KeyGroupRange) -> StateStatistics:
-    """Return the number and the digest of the entries of each key group. Every key must lie in the range."""
+def statistics_of(
+    rows: StateRows, prefix_width: int, key_group_range: KeyGroupRange, *, digests: bool = True
+) -> StateStatistics:
+    """Return the number and the digest of the entries of each key group; all digests are 0 unless ``digests``. Every
+    key must lie in the range."""
     groups = key_groups_of(rows.keys, prefix_width) - key_group_range.start
     size = len(key_group_range)
-    digests = np.zeros(size, np.uint64)
-    np.add.at(digests, groups, row_hashes(rows.keys, rows.values))
-    return StateStatistics(key_group_range, np.bincount(groups, minlength=size).astype(np.int64), digests)
-
-
-def counts_of(rows: StateRows, prefix_width: int, key_group_range: KeyGroupRange) -> StateStatistics:
-    """Return the number of the entries of each key group, with digests of 0. Every key must lie in the range."""
-    groups, size = key_groups_of(rows.keys, prefix_width) - key_group_range.start, len(key_group_range)
-    return StateStatistics(
-        key_group_range, np.bincount(groups, minlength=size).astype(np.int64), np.zeros(size, np.uint64)
-    )
+    sums = np.zeros(size, np.uint64)
+    if digests:
+        np.add.at(sums, groups, row_hashes(rows.keys, rows.values))
+    return StateStatistics(key_group_range, np.bincount(groups, minlength=size).astype(np.int64), sums)

@@ -89,7 +89,7 @@ def test_intervals_around_each_change_of_the_clock_equal_those_of_airflow(cron: 
         else:
             start_ms = Ticks(cron, schedule.zone).last_before(around[0].start_ms)
             runs = runs_until(around[-1].start_ms, cron, zone, start_ms)
-            assert tuple(runs[-len(around) :]) == around
+            assert runs[-len(around) :] == around
     assert broken == refused
 
 

@@ -84,7 +84,7 @@ def _logged(chain: CheckpointChain, below: HeapKeyedStateBackend) -> tuple[Resto
     return source, entries
 
 
-def _with_means(source: RestoreSource, entries: int, digest: int) -> RestoreSource:
+def _with_other_statistics(source: RestoreSource, entries: int, digest: int) -> RestoreSource:
     """Return the source with other statistics of the first state's first key group that has entries."""
     assert source.statistics is not None
     first, *rest = source.statistics
@@ -105,7 +105,7 @@ def _restored(source: RestoreSource, key_groups: KeyGroupRange = WHOLE) -> Entri
 
 def test_digests_are_compared_only_where_checksums_prove_nothing(stored: tuple[RestoreSource, Entries]) -> None:
     source, entries = stored
-    wrong = _with_means(source, 0, 1)
+    wrong = _with_other_statistics(source, 0, 1)
     assert _restored(wrong) == entries
     for partial_or_unproved in ((wrong, HALF), (replace(wrong, checksummed=False), WHOLE)):
         with pytest.raises(CorruptStateError, match=r"expected \d+ entr(y|ies), read \d+ with digest") as caught:
@@ -117,7 +117,7 @@ def test_a_wrong_count_is_always_found(stored: tuple[RestoreSource, Entries]) ->
     source, _ = stored
     for key_groups in (WHOLE, HALF):
         with pytest.raises(CorruptStateError, match=r"expected \d+ entr(y|ies), read \d+; key groups") as caught:
-            _restored(_with_means(source, 1, 0), key_groups)
+            _restored(_with_other_statistics(source, 1, 0), key_groups)
         assert caught.value.kind == "restore-mismatch"
 
 
