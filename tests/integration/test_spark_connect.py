@@ -6,18 +6,24 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 import pytest
+from pyspark.sql import SparkSession
 
+from statelib.errors import InvalidRequestError, RetryableError
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
+from statelib.spark.session.remote_session import remote_session
 from tests.integration.shop import environment
 from tests.support.connect_server import ConnectServer, connect_server
+from tests.support.tls_front import self_signed, tls_front
 from tests.support.worlds import new_deployment
 
 pytestmark = pytest.mark.timeout(1200)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+TOKEN = "what-only-clients-know=="
 DEFINITION = """\
 name: {name}
 schedule: {{cron: "@daily", start: 2026-01-01}}
@@ -71,7 +77,7 @@ spark.stop()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with connect_server(tmp_path_factory.mktemp("code"), "local[2,3]") as running:
+    with connect_server(tmp_path_factory.mktemp("code"), "local[2,3]", TOKEN) as running:
         yield running
 
 
@@ -102,18 +108,20 @@ def write_rules(server: ConnectServer, line: str = "pass") -> None:
     (server.code / "shop_rules.py").write_text(RULES.format(line=line))
 
 
-def done(server: ConnectServer, deployment: Deployment, *words: object) -> str:
-    """Return the output of a command, which must succeed."""
-    result = server.call("-m", "statelib", *words, variables=environment(deployment))
+def done(server: ConnectServer, deployment: Deployment, *words: object, **variables: str) -> str:
+    """Return the output of a command, which must succeed and not show the token."""
+    result = server.call("-m", "statelib", *words, variables=environment(deployment) | variables)
     assert result.returncode == 0, result.stderr
+    assert TOKEN not in unquote(result.stdout + result.stderr)
     return result.stdout
 
 
-def refused(server: ConnectServer, deployment: Deployment, *words: object) -> str:
-    """Return the errors of a command, which must fail without a traceback."""
-    result = server.call("-m", "statelib", *words, variables=environment(deployment))
+def refused(server: ConnectServer, deployment: Deployment, *words: object, **variables: str) -> str:
+    """Return the errors of a command, which must fail with neither a traceback nor the token."""
+    result = server.call("-m", "statelib", *words, variables=environment(deployment) | variables)
     assert result.returncode != 0, result.stdout
     assert "Traceback" not in result.stderr
+    assert TOKEN not in unquote(result.stdout + result.stderr)
     return result.stderr
 
 
@@ -162,6 +170,36 @@ def test_events_that_spark_moves_are_counted_and_wrong_expressions_are_refused(
     assert "cannot be changed" in refused(server, deployment, "run", "moved", "--conf", "spark.executor.memory=1g")
     (Path(deployment.data) / "2026-01-03.csv").unlink()
     assert "PATH_NOT_FOUND" in refused(server, deployment, "run", "moved")
+
+
+def test_a_client_without_the_token_is_refused(server: ConnectServer) -> None:
+    address = server.url.partition(";")[0]
+    for url, reason in (
+        (address, "No authentication token"),
+        (f"{address};token=other", "Invalid authentication token"),
+    ):
+        with pytest.raises(InvalidRequestError, match=f"refuses this client: {reason}") as refusal:
+            remote_session(url)
+        assert refusal.value.kind == "remote-refused"
+        assert SparkSession.getActiveSession() is None
+
+
+def test_an_encrypted_connection_needs_a_certificate_that_the_client_trusts(
+    server: ConnectServer, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statelib.spark.session.remote_session.ANSWERS_WITHIN_S", 1)
+    write_rules(server)
+    key, certificate = self_signed(tmp_path)
+    address, _, token = server.url.partition("/;")
+    with tls_front(int(address.rpartition(":")[2]), key, certificate) as port:
+        url = f"sc://localhost:{port}/;use_ssl=true;{token}"
+        with pytest.raises(RetryableError, match="no Spark Connect server answers"):
+            remote_session(url)
+        trusting = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(certificate), "SPARK_REMOTE": url}
+        done(server, deployment, "run", "sold", **trusting)
+        wrong = trusting | {"SPARK_REMOTE": f"sc://localhost:{port}/;use_ssl=true;token=other"}
+        assert "Invalid authentication token" in refused(server, deployment, "run", "sold", **wrong)
+    assert states(deployment, "sold/head") == {"a": {"sold": 1}, "b": {"sold": 2}}
 
 
 def test_a_failed_task_is_repeated_and_a_failing_function_ends_the_run_with_its_error(

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from demo.spark_start import fast_start
 from tests.support.announced_port import announced_port
@@ -57,10 +58,15 @@ class ConnectServer:
 
 
 @contextmanager
-def connect_server(code: Path, master: str = "local[2]", **settings: str) -> Iterator[ConnectServer]:
+def connect_server(
+    code: Path, master: str = "local[2]", token: str | None = None, **settings: str
+) -> Iterator[ConnectServer]:
     """Start a server, yield it, and end it with all processes that it started. ``code``: a directory for users'
-    functions. ``settings``: further settings of Spark, with ``_`` in place of each dot."""
+    functions. ``token``: what clients must know, if not None. ``settings``: further settings of Spark, with ``_`` in
+    place of each dot."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
+    if token is not None:
+        named["spark.connect.authenticate.token"] = token
     options = [word for pair in {**SETTINGS, **named}.items() for word in ("--conf", "=".join(pair))]
     submit = Path(sys.executable).with_name("spark-submit")
     server = subprocess.Popen(
@@ -74,7 +80,8 @@ def connect_server(code: Path, master: str = "local[2]", **settings: str) -> Ite
     try:
         assert server.stderr is not None
         port = announced_port(server.stderr, _PORT)
-        yield ConnectServer(f"sc://127.0.0.1:{port}", code, server.pid)
+        url = f"sc://127.0.0.1:{port}" if token is None else f"sc://localhost:{port}/;token={quote(token)}"
+        yield ConnectServer(url, code, server.pid)
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait()

@@ -1,11 +1,14 @@
 """The session of a Spark Connect server: Spark runs in the server's processes, and this process needs no JVM."""
 
 from collections.abc import Iterable
+from typing import cast
 
 import grpc
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from statelib.errors import InvalidRequestError, RetryableError
 
@@ -17,18 +20,33 @@ def remote_session(url: str) -> SparkSession:
     """Return a new session of the server, which shares no settings and no temporary views with other sessions. It is
     over when it is stopped.
 
-    Raises InvalidRequestError (``bad-remote``); RetryableError (``remote-unreachable``)."""
+    Raises InvalidRequestError (``bad-remote``, ``remote-refused``); RetryableError (``remote-unreachable``)."""
     try:
         builder = DefaultChannelBuilder(url)
-    except PySparkException as error:
+    except (PySparkException, ValueError) as error:  # ValueError: the port is not a number
         raise InvalidRequestError(
             f"the URL of the Spark Connect server is not valid: {error}",
             kind="bad-remote",
             hint="expected sc://HOST:PORT, with parameters such as /;token=TOKEN behind it",
         ) from error
     _wait_for_server(builder)
-    session: SparkSession = SparkSession.builder.remote(url).create()
-    return session
+    session = RemoteSession.builder.remote(url).create()
+    try:
+        _ = session.version  # the first call to the server, which checks the token
+    except SparkConnectGrpcException as error:
+        session.client.close()  # the server has no session to release
+        session.stop()
+        raise InvalidRequestError(
+            f"the Spark Connect server at {builder.endpoint} refuses this client: {_details(error)}",
+            kind="remote-refused",
+            hint="check the token of the URL: sc://HOST:PORT/;token=TOKEN, in which each = of the token is %3D",
+        ) from error
+    return cast(SparkSession, session)
+
+
+def _details(error: SparkConnectGrpcException) -> str:
+    """Return what the server says, without the many lines that gRPC adds."""
+    return error.__context__.details() if isinstance(error.__context__, grpc.Call) else str(error)
 
 
 def _wait_for_server(builder: DefaultChannelBuilder) -> None:
@@ -39,7 +57,8 @@ def _wait_for_server(builder: DefaultChannelBuilder) -> None:
             raise RetryableError(
                 f"no Spark Connect server answers at {builder.endpoint} within {ANSWERS_WITHIN_S} s",
                 kind="remote-unreachable",
-                hint="check that the server runs, and the host, the port and use_ssl of its URL",
+                hint="check that the server runs, and the host, the port and use_ssl of its URL; "
+                "with a token, the connection is encrypted unless the host is localhost",
             ) from error
 
 

@@ -12,9 +12,10 @@ def test_only_urls_of_a_server_are_remote() -> None:
     assert not any(map(is_remote_url, ("", "local[*]", "spark://host:7077", "yarn")))
 
 
-def test_a_wrong_url_is_refused() -> None:
+@pytest.mark.parametrize("url", ["sc://host:15002/path", "sc://host:port", "sc:///;token=a", "sc://host/;token=a=="])
+def test_a_wrong_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequestError) as refusal:
-        remote_session.remote_session("sc://host:15002/path")
+        remote_session.remote_session(url)
     assert refusal.value.kind == "bad-remote"
 
 
