@@ -8,6 +8,7 @@ from statelib.definition.pipeline import load_pipeline
 from statelib.flows.mending.plan import MendPlan
 from statelib.flows.mending.preview_file import store_preview
 from statelib.flows.wiring import deployment
+from statelib.model.amounts import amount
 from statelib.model.ids import AttemptId
 from statelib.spark.snapshot.mend_preview import preview_mend
 from statelib_jobs.session import session
@@ -25,7 +26,7 @@ def main() -> None:
         differences = preview_mend(spark, deployment(), pipeline, plan)
     store_preview(deployment(), pipeline, AttemptId(arguments.attempt), differences.describe())
     changed = sum(sum(state.counts.values()) for state in differences.states)
-    print(f"{pipeline.name}: {changed} entries would differ")
+    print(f"{pipeline.name}: {amount(changed, 'entry')} would differ")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from statelib.errors import InvalidRequestError, RetryableError
+from statelib.flows.mending.preview_file import take_preview
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
 from statelib.spark.session.remote_session import remote_session
+from statelib.storage.registry import new_attempt
 from tests.integration.shop import environment
 from tests.support.connect_server import ConnectServer, connect_server
 from tests.support.tls_front import self_signed, tls_front
@@ -36,6 +39,7 @@ key: [shop]
 states:
   total: {{kind: value, {value}}}
 backend: {backend}
+checkpoint: {{mendable: {mendable}}}
 parallelism: 2
 """
 FUNCTION = 'fields: {sold: long}, function: "shop_rules:update"'
@@ -86,7 +90,7 @@ def deployment(tmp_path: Path) -> Deployment:
     pipelines, data = tmp_path / "pipelines", tmp_path / "data"
     pipelines.mkdir()
     data.mkdir()
-    own = {"format": "parquet", "more": "", "amount": "long", "value": FUNCTION, "backend": "heap"}
+    own = {"format": "parquet", "more": "", "amount": "long", "value": FUNCTION, "backend": "heap", "mendable": "null"}
     (pipelines / "sold.yaml").write_text(DEFINITION.format(name="sold", **own))
     moved = {
         "format": "csv",
@@ -94,6 +98,7 @@ def deployment(tmp_path: Path) -> Deployment:
         "amount": '{type: long, expr: "cast(amount as bigint) * 2"}',
         "value": SUM,
         "backend": "rocksdb",
+        "mendable": "30d",
     }
     (pipelines / "moved.yaml").write_text(DEFINITION.format(name="moved", **moved))
     for number in range(4):
@@ -172,7 +177,25 @@ def test_events_that_spark_moves_are_counted_and_wrong_expressions_are_refused(
     assert "PATH_NOT_FOUND" in refused(server, deployment, "run", "moved")
 
 
-def test_a_client_without_the_token_is_refused(server: ConnectServer) -> None:
+def test_a_correction_is_previewed_for_its_approval_and_made(server: ConnectServer, deployment: Deployment) -> None:
+    done(server, deployment, "run", "moved", "--end", "2026-01-03")
+    (Path(deployment.data) / "2026-01-01.csv").write_text("shop,amount\na,5\nb,1\nb,1\n")
+    correction = ("mend", "moved", "--interval", "2026-01-01", "--json")
+    compared = json.loads(done(server, deployment, *correction, "--dry-run"))
+    assert [(state["name"], state["changed"]) for state in compared["states"]] == [("total", 1)]
+
+    attempt, file = new_attempt(), f"{deployment.pipelines_directory}/moved.yaml"
+    job = ("-m", "statelib_jobs.preview_mend", "--pipeline", file, "--plan", json.dumps(compared["plan"]))
+    previewed = server.call(*job, "--attempt", attempt, variables=environment(deployment))
+    assert "moved: 1 entry would differ" in previewed.stdout, previewed.stderr
+    assert "` 14 `" in take_preview(deployment, deployment.pipeline(PipelineName("moved")), attempt)
+
+    done(server, deployment, *correction, "--yes")
+    assert states(deployment, "moved/head") == {"a": 14, "b": 12}
+
+
+def test_a_client_without_the_token_is_refused(server: ConnectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # PySpark sets it, and it must not stay in this process
     address = server.url.partition(";")[0]
     for url, reason in (
         (address, "No authentication token"),
@@ -187,6 +210,7 @@ def test_a_client_without_the_token_is_refused(server: ConnectServer) -> None:
 def test_an_encrypted_connection_needs_a_certificate_that_the_client_trusts(
     server: ConnectServer, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     monkeypatch.setattr("statelib.spark.session.remote_session.ANSWERS_WITHIN_S", 1)
     write_rules(server)
     key, certificate = self_signed(tmp_path)

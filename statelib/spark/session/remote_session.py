@@ -30,7 +30,7 @@ def remote_session(url: str) -> SparkSession:
             hint="expected sc://HOST:PORT, with parameters such as /;token=TOKEN behind it",
         ) from error
     _wait_for_server(builder)
-    session = RemoteSession.builder.remote(url).create()
+    session = cast("RemoteSession", SparkSession.builder.remote(url).create())
     try:
         _ = session.version  # the first call to the server, which checks the token
     except SparkConnectGrpcException as error:
@@ -41,7 +41,7 @@ def remote_session(url: str) -> SparkSession:
             kind="remote-refused",
             hint="check the token of the URL: sc://HOST:PORT/;token=TOKEN, in which each = of the token is %3D",
         ) from error
-    return cast(SparkSession, session)
+    return cast("SparkSession", session)
 
 
 def _details(error: SparkConnectGrpcException) -> str:
