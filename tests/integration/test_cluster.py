@@ -44,7 +44,8 @@ def running(tmp_path: Path, data: Path) -> Iterator[Topology]:
     (places.data / "flights").symlink_to(data / "flights")
     places.pipelines.mkdir()
     file = f"{NAME}.yaml"
-    (places.pipelines / file).write_text((CHECKOUT / "dags" / "pipelines" / file).read_text())
+    text = (CHECKOUT / "dags" / "pipelines" / file).read_text()
+    (places.pipelines / file).write_text(text.replace("\nchecks:", "\nchecks:\n  in_job_from_bytes: 0"))
     try:
         with topology(places) as started:
             yield started
@@ -136,6 +137,7 @@ def proved(
     directory = register(deployment, pipeline, CheckpointId(number), report.report_uri).directory
     manifest = open_checkpoint(directory, own=True).manifest
     assert manifest is not None
+    assert manifest.read_by_job, "the other subtask's task has read each file back from S3"
     written = {file.path.rpartition("/")[2] for file in manifest.files}
     assert set(lost) - written, "what was lost on the way is not part of the checkpoint"
     assert verify_at(directory, own=True, storage_root=deployment.storage_root).problems == ()
