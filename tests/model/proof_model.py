@@ -111,23 +111,3 @@ def _judged(run: World, kept_names: frozenset[int], rules: Rules) -> Iterator[Wo
         aged = file.wrong + 1 if file.wrong >= 0 else -1
         judged.append(file._replace(proved=file.proved or read, wrong=aged))
     yield run._replace(files=frozenset(judged), length=run.length + 1, proved=True)
-
-
-@dataclass(frozen=True)
-class Explored:
-    """``worlds``: the number of worlds; ``broken``: what is wrong with one of them, '' if none is."""
-
-    worlds: int
-    broken: str
-
-
-def explore(rules: Rules, runs: int) -> Explored:
-    """Return the result of visiting all worlds that ``runs`` runs lead to."""
-    level = set(beginnings())
-    seen = set(level)
-    for _ in range(runs):
-        level = {after for world in level for after in steps(world, rules)} - seen
-        seen |= level
-        if broken := next((problem for world in level if (problem := world.broken())), ""):
-            return Explored(len(seen), broken)
-    return Explored(len(seen), "")
