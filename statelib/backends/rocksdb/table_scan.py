@@ -70,8 +70,9 @@ class _LocalFile:
     """A local file that stays open until the last reference to this object is gone. It can be read even after RocksDB
     has removed the file."""
 
+    _descriptor = -1  # of the class: a signal may come before the constructor, and then only __del__ runs
+
     def __init__(self, path: Path) -> None:
-        self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDONLY)
 
     def read(self, offset: int, length: int) -> bytes:
