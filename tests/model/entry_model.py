@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from statelib.flows.gate.reading import Turn
+from statelib.model.key_groups import KeyGroupRange
 
 TURNS, MOST_HALVINGS = 4, 2
 GROUPS = TURNS << MOST_HALVINGS
@@ -27,22 +28,14 @@ class Rules:
     compares_unchanged: bool = True
     """The counts of key groups without a change are compared with those of the base."""
 
-    def read(self, number: int, halvings: int) -> range:
+    def read(self, number: int, halvings: int) -> KeyGroupRange:
         """Return the key groups whose entries the run with this number counts."""
+        turn = Turn(number, TURNS, halvings)
         if not self.half_within_whole:
-            parts = TURNS << halvings
-            return _part(number % parts, parts)
-        if not self.half_by_round:
-            first = number % TURNS
-            for bit in range(halvings):
-                first = 2 * first + (number >> bit & 1)
-            return _part(first, TURNS << halvings)
-        groups = Turn(number, TURNS, halvings).key_groups(GROUPS)
-        return range(groups.start, groups.end + 1)
-
-
-def _part(number: int, parts: int) -> range:
-    return range(number * GROUPS // parts, (number + 1) * GROUPS // parts)
+            turn = Turn(number, TURNS << halvings)
+        elif not self.half_by_round:
+            turn = Turn(number * TURNS + number % TURNS, TURNS, halvings)
+        return turn.key_groups(GROUPS)
 
 
 class World(NamedTuple):

@@ -14,6 +14,7 @@ from statelib.errors import InvalidRequestError, RetryableError
 
 ANSWERS_WITHIN_S = 30
 """The time for the connection. PySpark itself would try again for ten minutes."""
+_REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 def remote_session(url: str) -> SparkSession:
@@ -36,17 +37,15 @@ def remote_session(url: str) -> SparkSession:
     except SparkConnectGrpcException as error:
         session.client.close()  # the server has no session to release
         session.stop()
+        call = error.__context__
+        if not isinstance(call, grpc.Call) or call.code() not in _REFUSALS:
+            raise
         raise InvalidRequestError(
-            f"the Spark Connect server at {builder.endpoint} refuses this client: {_details(error)}",
+            f"the Spark Connect server at {builder.endpoint} refuses this client: {call.details()}",
             kind="remote-refused",
             hint="check the token of the URL: sc://HOST:PORT/;token=TOKEN, in which each = of the token is %3D",
         ) from error
     return cast("SparkSession", session)
-
-
-def _details(error: SparkConnectGrpcException) -> str:
-    """Return what the server says, without the many lines that gRPC adds."""
-    return error.__context__.details() if isinstance(error.__context__, grpc.Call) else str(error)
 
 
 def _wait_for_server(builder: DefaultChannelBuilder) -> None:
