@@ -123,6 +123,14 @@ def test_a_result_is_written_to_a_file(shop: Deployment, tmp_path: Path) -> None
     assert pq.read_table(tmp_path / "total.parquet").num_rows == 3
 
 
+def test_a_plan_is_explained_and_counts_the_rows_of_the_snapshot(shop: Deployment) -> None:
+    for explain in ("EXPLAIN", "explain analyze"):
+        ((_, plan),) = rows(shop, "sales", f"{explain} SELECT shop FROM total")
+        assert "Scan" in plan
+        assert "3 rows" in plan
+    assert "Binder Error" in refused(shop, "query", "sales", "EXPLAIN SELECT shp FROM total")
+
+
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [

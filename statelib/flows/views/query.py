@@ -123,7 +123,7 @@ def _prepare(
     for name, schema in outputs.items():
         _insert(database, name, schema.empty_table())
     if not _DESCRIBES.match(sql) and kind != _OF_VALUES:
-        database.execute(f"EXPLAIN {sql}")
+        database.execute(sql if kind == "EXPLAIN" else f"EXPLAIN {sql}")
 
 
 def _fill(
