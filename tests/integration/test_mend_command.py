@@ -110,6 +110,9 @@ def test_a_day_is_mended_and_the_next_run_continues(shop: Deployment) -> None:
     listed = json.loads(said(shop, "checkpoints", "list", "--pipeline", "sales", "--json"))
     mends = {row["checkpoint_id"]: row["mends"] for row in listed if row["mends"]}
     assert mends == {5: {"start_ms": day(2).start_ms, "end_ms": day(2).end_ms}}
+    assert mended in said(shop, "history")
+    (feed,) = json.loads(said(shop, "publish", "sales", "--dry-run", "--json"))["tables"]
+    assert (feed["checkpoint_id"], feed["interval"], feed["mends"]) == (5, None, mends[5])
     record = head(shop, "sales")
     assert (record.checkpoint_id, record.base, record.mends) == (5, 4, day(2))
     expected = {"a": (3, 112, 100), "b": (2, 52, 50), "d": (1, 5, 5), "e": (1, 7, 7)}

@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from statelib.catalog.catalog import Catalog
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, PipelineOption
 from statelib.cli.presenters.blocks import Note, TableColumn, TextTable, present
-from statelib.cli.presenters.values import count, duration, size
+from statelib.cli.presenters.values import count, duration, minute, size
 from statelib.flows import wiring
 from statelib.flows.views.inspection import check_pipeline
 
@@ -31,16 +32,26 @@ def history(
     with errors(as_json):
         deployment = wiring.begun_deployment()
         name = check_pipeline(deployment, pipeline) if pipeline else None
-        rows = deployment.catalog().history.checkpoints(name, limit)[::-1]
-    block = TextTable("History", _COLUMNS, [_cells(row) for row in rows]) if rows else Note("no checkpoints")
+        catalog = deployment.catalog()
+        rows = catalog.history.checkpoints(name, limit)[::-1]
+        cells = [] if as_json else [_cells(row, _span(catalog, row)) for row in rows]
+    block = TextTable("History", _COLUMNS, cells) if rows else Note("no checkpoints")
     present(rows, [block], as_json)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    rate, interval = row["events_per_second"], row["interval_start"]
+def _span(catalog: Catalog, row: dict[str, Any]) -> str:
+    """Return the start of the interval that a checkpoint applied or corrects, or the word for a savepoint."""
+    if row["interval_start_ms"] is not None:
+        return minute(row["interval_start_ms"])
+    mends = catalog.browsing.entry(row["pipeline"], row["checkpoint_id"]).mends
+    return row["kind"].lower() if mends is None else f"mends {minute(mends.start_ms)}"
+
+
+def _cells(row: dict[str, Any], span: str) -> list[str]:
+    rate = row["events_per_second"]
     return [
         f"{row['pipeline']}/{row['checkpoint_id']}",
-        row["kind"].lower() if interval is None else interval[:16].replace("T", " "),
+        span,
         "head" if row["is_head"] else row["state"].lower(),
         *(duration(row[name]) for name in ("duration_ms", "sync_ms", "async_ms", "upload_ms")),
         size(row["size_bytes"]),

@@ -32,9 +32,10 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class TableStanding:
-    """The position of a published table. ``checkpoint_id``: the checkpoint of its newest commit, and ``interval`` the
-    one that this checkpoint applied; None if there is none. ``behind``: the number of checkpoints that are registered
-    and not published. ``error``: why the table cannot be read, and then ``behind`` is 0; or ''."""
+    """The position of a published table. ``checkpoint_id``: the checkpoint of its newest commit. ``interval``: the one
+    that this checkpoint applied; None if there is none. ``mends``: the earlier interval that it corrects, in place of
+    ``interval``. ``behind``: the number of checkpoints that are registered and not published. ``error``: why the table
+    cannot be read, and then ``behind`` is 0; or ''."""
 
     table: str
     target: str
@@ -42,6 +43,7 @@ class TableStanding:
     format: str
     checkpoint_id: CheckpointId | None = None
     interval: DataInterval | None = None
+    mends: DataInterval | None = None
     commit: int = 0
     behind: int = 0
     error: str = ""
@@ -107,16 +109,17 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
         behind = len(_unpublished(deployment, pipeline, followed))
         if newest is None:
             return replace(standing, behind=behind)
-        interval = newest.interval or _interval_of(deployment, pipeline, followed)
+        record = _record_of(deployment, pipeline, followed) if followed else None
     except StatelibError as error:
         return replace(standing, error=error.message)
-    return replace(standing, checkpoint_id=newest.checkpoint_id, interval=interval, commit=newest.number, behind=behind)
-
-
-def _interval_of(deployment: Deployment, pipeline: Pipeline, commit: Commit | None) -> DataInterval | None:
-    """Return the interval that the checkpoint of a commit applied, None if the catalog does not have it."""
-    record = _record_of(deployment, pipeline, commit) if commit else None
-    return record.interval if record else None
+    return replace(
+        standing,
+        checkpoint_id=newest.checkpoint_id,
+        interval=newest.interval or (record.interval if record else None),
+        mends=record.mends if record else None,
+        commit=newest.number,
+        behind=behind,
+    )
 
 
 def _record_of(deployment: Deployment, pipeline: Pipeline, commit: Commit) -> CheckpointRecord | None:

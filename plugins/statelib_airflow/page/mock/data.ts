@@ -187,7 +187,7 @@ export function tablesOf(name: string): TableStanding[] {
   const history = HISTORIES.get(name) ?? [];
   const head = history.find((one) => one.head);
   const [, , earlier] = history.filter((one) => one.state === "COMPLETED" && one.kind === "CHECKPOINT").reverse();
-  const of = (one: CheckpointRow | undefined) => ({ checkpoint_id: one?.checkpoint_id ?? null, interval: one?.interval ?? null });
+  const of = (one: CheckpointRow | undefined) => ({ checkpoint_id: one?.checkpoint_id ?? null, interval: one?.interval ?? null, mends: one?.mends ?? null });
   const target = "s3://lake-prod/tables/aircraft";
   return [
     { table: "aircraft", target, mode: "table", format: "delta", ...of(head), commit: 139, behind: 0, error: "" },

@@ -364,9 +364,10 @@ export interface TableList {
 }
 
 /**
- * The position of a published table. `checkpoint_id`: the checkpoint of its newest commit, and `interval` the
- * one that this checkpoint applied; null if there is none. `behind`: the number of checkpoints that are registered
- * and not published. `error`: why the table cannot be read, and then `behind` is 0; or ''.
+ * The position of a published table. `checkpoint_id`: the checkpoint of its newest commit. `interval`: the one
+ * that this checkpoint applied; null if there is none. `mends`: the earlier interval that it corrects, in place of
+ * `interval`. `behind`: the number of checkpoints that are registered and not published. `error`: why the table
+ * cannot be read, and then `behind` is 0; or ''.
  */
 export interface TableStanding {
   table: string;
@@ -375,6 +376,7 @@ export interface TableStanding {
   format: string;
   checkpoint_id: number | null;
   interval: DataInterval | null;
+  mends: DataInterval | null;
   commit: number;
   behind: number;
   error: string;

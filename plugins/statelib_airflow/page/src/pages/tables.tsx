@@ -1,6 +1,6 @@
 // The published tables of a pipeline: the newest commit of each, and how far it is behind.
 import type { TableStanding } from "../api";
-import { grouped, interval, NONE, plural } from "../format";
+import { grouped, NONE, plural, span } from "../format";
 import { Badge } from "../parts/badge";
 import { Loaded } from "../parts/loaded";
 import { type Column, Table } from "../parts/table";
@@ -44,7 +44,7 @@ function columnsOf(pipeline: string): Column<TableStanding>[] {
       number: true,
       cell: (one) => (one.checkpoint_id === null ? <span className="none">{NONE}</span> : <Id pipeline={pipeline} id={one.checkpoint_id} />),
     },
-    { id: "interval", head: "Interval", cell: (one) => <span className={one.interval ? "nowrap" : "none"}>{interval(one.interval)}</span> },
+    { id: "interval", head: "Interval", cell: (one) => <span className={one.interval || one.mends ? "nowrap" : "none"}>{span(one)}</span> },
   ];
 }
 
