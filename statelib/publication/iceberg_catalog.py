@@ -7,6 +7,9 @@ from statelib.errors import InvalidRequestError
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+_SQL_TABLES = 2
+"""The number of tables that pyiceberg creates in the database of a new SQL catalog, one after the other."""
+
 
 def open_catalog(name: str, what: str, where: str = "") -> "Catalog":
     """Return a catalog that pyiceberg is configured for; the caller closes it. ``what``: the beginning of the message
@@ -23,10 +26,11 @@ def open_catalog(name: str, what: str, where: str = "") -> "Catalog":
             kind="no-iceberg-catalog",
             hint=f"set PYICEBERG_CATALOG__{name.upper()}__URI{where}, or describe it in .pyiceberg.yaml",
         )
-    try:
-        return load_catalog(name, **properties)
-    except Exception as error:
-        # Of two processes that open a new SQL catalog at once, each creates its tables, and one fails.
-        if "already exists" not in str(error):
-            raise
-        return load_catalog(name, **properties)
+    for _ in range(_SQL_TABLES):
+        try:
+            return load_catalog(name, **properties)
+        except Exception as error:
+            # Processes that open a new SQL catalog at once all create its tables, and all but one fail at each table.
+            if "already exists" not in str(error):
+                raise
+    return load_catalog(name, **properties)
