@@ -183,6 +183,25 @@ def test_older_files_of_parquet_may_lack_a_column_that_the_schema_of_the_files_h
     assert "2026-01-03.parquet cannot be read" in refused(deployment, "run", "orders")
 
 
+def test_a_file_of_parquet_without_a_field_of_a_struct_is_refused_unless_the_schema_has_it(
+    deployment: Deployment,
+) -> None:
+    (directory := Path(deployment.data) / "2026-01-01").mkdir()
+    for name in ("amount", "total"):
+        pl.DataFrame({"row": [{"customer": "a", name: 5}]}).write_parquet(directory / f"{name}.parquet")
+    nested = """\
+path: "{data}/{start:%Y-%m-%d}"
+columns: {customer: {expr: row.customer, type: string}, amount: {expr: row.amount, type: long}}
+"""
+    write_pipeline(deployment, nested)
+    assert "total.parquet has no column row.amount; it has row.customer, row.total" in refused(
+        deployment, "run", "orders"
+    )
+    write_pipeline(deployment, nested + 'file_schema: "row STRUCT<customer: STRING, amount: BIGINT>"\n')
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": 5}
+
+
 @pytest.mark.parametrize(
     ("name", "options", "text"),
     [

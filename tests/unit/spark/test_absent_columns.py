@@ -19,7 +19,7 @@ from statelib.spark.events.absent_columns import check_files_read_by_spark
 
 PIPELINE = """\
 name: reading
-source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, number: long}}{more}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, number: {declared}}}{more}}}
 key: [shop]
 states: {{seen: {{kind: value, value: {{agg: count}}}}}}
 backend: heap
@@ -27,10 +27,18 @@ backend: heap
 LOCAL, INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
-def check(root: Path, columns: dict[str, pa.Array], taken: t.DataType, *, more: str = "", **settings: str) -> None:
+def check(
+    root: Path,
+    columns: dict[str, pa.Array],
+    taken: t.DataType,
+    *,
+    declared: str = "long",
+    more: str = "",
+    **settings: str,
+) -> None:
     """Check a file for each column ``number``, by its name. ``taken``: Spark's type of the column, which it has from
     the first file."""
-    (root / "reading.yaml").write_text(PIPELINE.format(more=more))
+    (root / "reading.yaml").write_text(PIPELINE.format(declared=declared, more=more))
     (part,) = source_parts(load_pipeline(root / "reading.yaml"), str(root), DataInterval(0, 86_400_000))
     for name, numbers in columns.items():
         pq.write_table(pa.table({"shop": ["a"] * len(numbers), "number": numbers}), root / f"{name}.parquet")
@@ -91,6 +99,66 @@ def test_files_that_spark_reads_well_or_refuses_itself_are_left_to_it(
     check(tmp_path, {"a": pa.nulls(1), "b": other}, taken)
 
 
+CHANGES = pa.array([{"before": {"id": 1, "at": 2}, "after": {"id": 1, "at": 2}}])
+ID_OF_AFTER = '{expr: "element_at(number, 1).after.id", type: long}'
+
+
+def in_lists(values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+
+
+def renamed(field: str) -> pa.Array:
+    """Return changes in which a field of ``after`` has another name."""
+    after = {"id": 1, "at": 2}
+    return pa.array(
+        [{"before": {"id": 1, "at": 2}, "after": {**{k: v for k, v in after.items() if k != field}, "new": 3}}]
+    )
+
+
+def test_a_file_without_a_used_field_of_a_struct_is_refused(tmp_path: Path) -> None:
+    files = {"a": in_lists(CHANGES), "b": in_lists(renamed("id"))}
+    refusal = r"/b\.parquet has no column number\[\]\.after\.id; it has number\[\]\.after\.at, number\[\]\.after\.new"
+    with pytest.raises(InvalidRequestError, match=refusal) as caught:
+        check(tmp_path, files, t.LongType(), declared=ID_OF_AFTER)
+    assert caught.value.kind == "missing-column"
+
+
+def test_a_struct_of_which_no_field_is_named_is_used_as_a_whole(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match=r"/a\.parquet has no column number\.after\.new"):
+        check(tmp_path, {"a": CHANGES, "b": renamed("at")}, t.LongType(), declared='{expr: "hash(number)", type: long}')
+
+
+@pytest.mark.parametrize(
+    "other", [in_lists(renamed("at")), in_lists(pa.array([{"after": {"id": 1}}])), pa.nulls(1), in_lists(pa.nulls(1))]
+)
+def test_fields_that_are_not_used_and_structs_of_nulls_alone_may_differ(tmp_path: Path, other: pa.Array) -> None:
+    check(tmp_path, {"a": in_lists(CHANGES), "b": other}, t.LongType(), declared=ID_OF_AFTER)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "taken", "named"),
+    [
+        (pa.array([[70_000]], pa.list_(pa.int32())), t.ArrayType(t.ShortType()), r"number\[\] is int"),
+        (
+            pa.array([{"id": 70_000}], pa.struct([("id", pa.int32())])),
+            t.StructType([t.StructField("ID", t.ShortType())]),
+            r"number\.id is int",
+        ),
+        (
+            pa.array([[("a", 70_000)]], pa.map_(pa.string(), pa.int32())),
+            t.MapType(t.StringType(), t.ShortType()),
+            r"number\[value\] is int",
+        ),
+    ],
+)
+def test_a_file_whose_inner_numbers_spark_would_misread_is_refused(
+    tmp_path: Path, numbers: pa.Array, taken: t.DataType, named: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=rf"column {named}, which Spark would read as smallint") as caught:
+        check(tmp_path, {"a": pa.nulls(1), "b": numbers}, taken)
+    assert caught.value.kind == "column-type"
+
+
 def test_a_column_that_the_path_has_too_is_not_read_from_the_files(tmp_path: Path) -> None:
     (tmp_path / "number=1").mkdir()
     check(tmp_path, {"number=1/a": pa.array([1]), "number=1/b": pa.array([1])}, t.IntegerType())
@@ -104,7 +172,7 @@ def test_local_times_are_instants_if_spark_is_set_so(tmp_path: Path) -> None:
 def test_objects_are_compared_under_the_name_of_their_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(absent_columns, "open_file", lambda path: path.replace("s3://bucket", str(tmp_path)))
     frame: Any = SimpleNamespace(inputFiles=lambda: [f"s3a://bucket/{name}%20x.parquet" for name in "ab"])
-    (tmp_path / "reading.yaml").write_text(PIPELINE.format(more=""))
+    (tmp_path / "reading.yaml").write_text(PIPELINE.format(declared="long", more=""))
     (part,) = source_parts(load_pipeline(tmp_path / "reading.yaml"), "s3a://bucket", DataInterval(0, 86_400_000))
     pq.write_table(pa.table({"shop": ["a"]}), tmp_path / "a x.parquet")
     pq.write_table(pa.table({"store": ["a"]}), tmp_path / "b x.parquet")
