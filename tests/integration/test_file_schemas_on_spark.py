@@ -2,13 +2,17 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from statelib.flows.views.inspection import resolve
@@ -183,23 +187,38 @@ def test_older_files_of_parquet_may_lack_a_column_that_the_schema_of_the_files_h
     assert "2026-01-03.parquet cannot be read" in refused(deployment, "run", "orders")
 
 
-def test_a_file_of_parquet_without_a_field_of_a_struct_is_refused_unless_the_schema_has_it(
-    deployment: Deployment,
+@pytest.mark.parametrize(("file_format", "write"), [("parquet", pq.write_table), ("orc", orc.write_table)])
+def test_a_file_without_a_field_of_a_struct_is_refused_unless_the_schema_has_it(
+    deployment: Deployment, file_format: str, write: Callable[[pa.Table, Path], None]
 ) -> None:
     (directory := Path(deployment.data) / "2026-01-01").mkdir()
     for name in ("amount", "total"):
-        pl.DataFrame({"row": [{"customer": "a", name: 5}]}).write_parquet(directory / f"{name}.parquet")
-    nested = """\
-path: "{data}/{start:%Y-%m-%d}"
-columns: {customer: {expr: row.customer, type: string}, amount: {expr: row.amount, type: long}}
+        write(pa.table({"row": [{"customer": "a", name: 5}]}), directory / f"{name}.{file_format}")
+    nested = f"""\
+format: {file_format}
+path: "{{data}}/{{start:%Y-%m-%d}}"
+columns: {{customer: {{expr: row.customer, type: string}}, amount: {{expr: row.amount, type: long}}}}
 """
     write_pipeline(deployment, nested)
-    assert "total.parquet has no column row.amount; it has row.customer, row.total" in refused(
-        deployment, "run", "orders"
-    )
+    refusal = f"total.{file_format} has no column row.amount; it has row.customer, row.total"
+    assert refusal in refused(deployment, "run", "orders")
     write_pipeline(deployment, nested + 'file_schema: "row STRUCT<customer: STRING, amount: BIGINT>"\n')
     said(deployment, "run", "orders")
     assert totals(deployment) == {"a": 5}
+
+
+def test_files_of_orc_with_other_values_than_spark_reads_are_refused(deployment: Deployment) -> None:
+    (directory := Path(deployment.data) / "2026-01-01").mkdir()
+    schema = "format: orc\nfile_schema: customer STRING, amount BIGINT\n"
+    write_pipeline(deployment, PARQUET.replace(".parquet", "") + schema)
+    orc.write_table(pa.table({"customer": ["a"], "amount": [5]}), directory / "a.orc")
+    for amount, named in (("7", "string"), (7.5, "double")):
+        orc.write_table(pa.table({"customer": ["b"], "amount": [amount]}), directory / "b.orc")
+        refusal = f"b.orc: column amount is {named}, which Spark would read as bigint"
+        assert refusal in refused(deployment, "run", "orders")
+    orc.write_table(pa.table({"customer": ["b"], "amount": pa.array([7], pa.int16())}), directory / "b.orc")
+    said(deployment, "run", "orders")
+    assert totals(deployment) == {"a": 5, "b": 7}
 
 
 @pytest.mark.parametrize(

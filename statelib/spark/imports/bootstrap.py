@@ -36,7 +36,7 @@ from statelib.savepoints.writing.new_savepoint import (
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
 from statelib.snapshots.writers.keyed import write_subtask
 from statelib.snapshots.writers.operator import write_operator_states
-from statelib.spark.events.absent_columns import Used, check_parquet_files
+from statelib.spark.events.absent_columns import Used, check_files
 from statelib.spark.events.source import SourcePlaces, endpoint_of_sources, is_within_reach
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.snapshot.worker import task_attempt
@@ -121,7 +121,7 @@ def _check_files(
                 read.setdefault(path, []).extend(_texts(parts))
     for path, texts in read.items():
         if is_within_reach(spark, path, places):
-            check_parquet_files(_parquet(spark, path), Used(texts), path)
+            check_files(_parquet(spark, path), "parquet", Used(texts), path)
 
 
 def _texts(part: object) -> Iterator[str]:

@@ -12,7 +12,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointRecord
-from statelib.spark.events.absent_columns import Used, check_parquet_files, merges_schemas
+from statelib.spark.events.absent_columns import Used, check_files, merges_schemas
 from statelib.spark.events.joined_records import check_joined_records
 from statelib.spark.events.source import SourcePlaces, is_within_reach
 from statelib.spark.events.source_columns import check_strict, checked_expression
@@ -77,9 +77,9 @@ def mapped_table(spark: SparkSession, deployment: Deployment, pipeline: Pipeline
             hint="correct --from or --where; a pipeline that begins without state needs no seed, only schedule.start",
         )
     rows = map_table(frame, pipeline, table.mapping, table.without)
-    if table.format.lower() == "parquet" and is_within_reach(spark, table.place, SourcePlaces.of(deployment)):
+    if is_within_reach(spark, table.place, SourcePlaces.of(deployment)):
         used = Used([*rows.expressions.values(), table.where], merges_schemas(table.options))
-        check_parquet_files(frame, used, table.place)
+        check_files(frame, table.format, used, table.place)
     return rows
 
 

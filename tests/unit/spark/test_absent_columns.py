@@ -14,7 +14,7 @@ from statelib.definition.pipeline import load_pipeline
 from statelib.definition.source.parts import source_parts
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
-from statelib.spark.events import absent_columns
+from statelib.spark.events import file_fields
 from statelib.spark.events.absent_columns import check_files_read_by_spark
 
 PIPELINE = """\
@@ -170,7 +170,7 @@ def test_local_times_are_instants_if_spark_is_set_so(tmp_path: Path) -> None:
 
 
 def test_objects_are_compared_under_the_name_of_their_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absent_columns, "open_file", lambda path: path.replace("s3://bucket", str(tmp_path)))
+    monkeypatch.setattr(file_fields, "open_file", lambda path: path.replace("s3://bucket", str(tmp_path)))
     frame: Any = SimpleNamespace(inputFiles=lambda: [f"s3a://bucket/{name}%20x.parquet" for name in "ab"])
     (tmp_path / "reading.yaml").write_text(PIPELINE.format(declared="long", more=""))
     (part,) = source_parts(load_pipeline(tmp_path / "reading.yaml"), "s3a://bucket", DataInterval(0, 86_400_000))

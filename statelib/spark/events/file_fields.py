@@ -1,0 +1,109 @@
+"""The columns of files of Parquet and ORC, and the fields in them: their names, and the types in which Spark reads
+them.
+
+Spark's reader of Parquet takes the stored bits of numbers and times for those of another type. Its reader of ORC
+converts values, and makes nulls of those that it cannot convert.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import types as t
+
+from statelib.spark.events.source_paths import open_file
+from statelib.spark.events.source_types import is_misread, is_read_as, parquet_type
+
+Path = tuple[str, ...]
+"""The names from a column to a field in it. ``[]`` leads to the elements of a list, ``[key]`` and ``[value]`` to those
+of a map."""
+_ELEMENT, _KEY, _VALUE = "[]", "[key]", "[value]"
+_UNSIGNED = {pa.uint8(): "smallint", pa.uint16(): "int", pa.uint32(): "bigint", pa.uint64(): "decimal(20,0)"}
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format whose files can be compared. ``fields`` returns the type in which Spark reads each field of a file
+    alone; '' if it is not certain. ``is_misread`` says whether Spark may read values of the first type as other values
+    of the second, without an error."""
+
+    fields: Callable[[str], dict[Path, str]]
+    is_misread: Callable[[str, str], bool]
+
+
+def _of_parquet(path: str) -> dict[Path, str]:
+    """Return the type of each field of a file. It is not certain for times of INT96, which may be local ones."""
+    with pq.ParquetFile(open_file(path)) as file:
+        stored = map(file.schema.column, range(len(file.schema)))
+        unclear = {column.path for column in stored if column.physical_type == "INT96"}
+        types = _of_arrow(file.schema_arrow)
+    return {field: "" if ".".join(field) in unclear else type_ for field, type_ in types.items()}
+
+
+def _of_orc(path: str) -> dict[Path, str]:
+    """Return the type of each field of a file. It is not certain for times."""
+    from pyarrow import orc  # few pipelines need it
+
+    return _of_arrow(orc.ORCFile(open_file(path)).schema)
+
+
+def of_spark(schema: t.StructType) -> dict[Path, str]:
+    """Return the type of each field of a DataFrame."""
+    return {field: type_ for each in schema.fields for field, type_ in _in_spark(each.dataType, (each.name,))}
+
+
+def lower(field: Path) -> Path:
+    """Return a path in small letters: Spark does not distinguish capital letters."""
+    return tuple(map(str.lower, field))
+
+
+def shown(field: Path) -> str:
+    """Return a path as messages show it: ``items[].price``."""
+    return ".".join(field).replace(".[", "[")
+
+
+def is_step(name: str) -> bool:
+    """Return whether a part of a path is not a name, but leads into a list or a map."""
+    return name in (_ELEMENT, _KEY, _VALUE)
+
+
+def _is_converted(actual: str, wanted: str) -> bool:
+    return actual != "" and wanted != "" and not is_read_as(actual, wanted)
+
+
+FORMATS: Mapping[str, FileFormat] = {
+    "parquet": FileFormat(_of_parquet, is_misread),
+    "orc": FileFormat(_of_orc, _is_converted),
+}
+"""The formats whose files can be compared, by their names in small letters."""
+
+
+def _of_arrow(schema: pa.Schema) -> dict[Path, str]:
+    return {field: type_ for each in schema for field, type_ in _in_arrow(each.type, (each.name,))}
+
+
+def _in_arrow(type_: pa.DataType, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the type of a column, and of the fields in it."""
+    yield path, _UNSIGNED.get(type_) or parquet_type(type_)
+    if pa.types.is_struct(type_):
+        inner = [(field.name, field.type) for field in type_.fields]
+    elif pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        inner = [(_ELEMENT, type_.value_type)]
+    else:
+        inner = [(_KEY, type_.key_type), (_VALUE, type_.item_type)] if pa.types.is_map(type_) else []
+    for name, each in inner:
+        yield from _in_arrow(each, (*path, name))
+
+
+def _in_spark(type_: t.DataType, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the type of a column, and of the fields in it."""
+    yield path, type_.simpleString()
+    if isinstance(type_, t.StructType):
+        inner = [(field.name, field.dataType) for field in type_.fields]
+    elif isinstance(type_, t.ArrayType):
+        inner = [(_ELEMENT, type_.elementType)]
+    else:
+        inner = [(_KEY, type_.keyType), (_VALUE, type_.valueType)] if isinstance(type_, t.MapType) else []
+    for name, each in inner:
+        yield from _in_spark(each, (*path, name))
