@@ -108,14 +108,14 @@ def _used(words: Collection[str], fields: Collection[Path]) -> set[Path]:
     return {field for field in fields if all(is_used(field[:end]) for end in range(1, len(field) + 1))}
 
 
-def _check_fields(path: str, fields: Iterable[Path], used: Iterable[Path], hint: str) -> None:
+def _check_fields(path: str, fields: Collection[Path], used: Iterable[Path], hint: str) -> None:
     """Raise InvalidRequestError (``missing-column``) if a file does not have a used column, or a used field of a struct
     that it has."""
-    present = {lower(field): field for field in fields}
+    present = set(map(lower, fields))
     structs = {(), *(field[:-1] for field in present)}
     missing = sorted(field for field in used if field not in present and field[:-1] in structs)
     if missing:
-        beside = [shown(field) for lower, field in present.items() if lower[:-1] == missing[0][:-1]]
+        beside = [shown(field) for field in fields if lower(field)[:-1] == missing[0][:-1]]
         raise _without_columns(path, map(shown, missing), beside, hint)
 
 

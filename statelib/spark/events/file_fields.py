@@ -33,12 +33,10 @@ class FileFormat:
 
 
 def _of_parquet(path: str) -> dict[Path, str]:
-    """Return the type of each field of a file. It is not certain for times of INT96, which may be local ones."""
+    """Return the type of each field of a file. It is not certain for times in nanoseconds, as those of INT96, which may
+    be local ones."""
     with pq.ParquetFile(open_file(path)) as file:
-        stored = map(file.schema.column, range(len(file.schema)))
-        unclear = {column.path for column in stored if column.physical_type == "INT96"}
-        types = _of_arrow(file.schema_arrow)
-    return {field: "" if ".".join(field) in unclear else type_ for field, type_ in types.items()}
+        return _of_arrow(file.schema_arrow)
 
 
 def _of_orc(path: str) -> dict[Path, str]:
