@@ -11,6 +11,7 @@ from statelib.cli.presenters.blocks import Note, TableColumn, TextTable, present
 from statelib.cli.presenters.values import count, duration, minute, size
 from statelib.flows import wiring
 from statelib.flows.views.inspection import check_pipeline
+from statelib.model.checkpoint import SnapshotKind
 
 _COLUMNS = (
     TableColumn("checkpoint"), TableColumn("interval (UTC)"), TableColumn("state"), TableColumn("took", right=True),
@@ -43,7 +44,8 @@ def _span(catalog: Catalog, row: dict[str, Any]) -> str:
     """Return the start of the interval that a checkpoint applied or corrects, or the word for a savepoint."""
     if row["interval_start_ms"] is not None:
         return minute(row["interval_start_ms"])
-    mends = catalog.browsing.entry(row["pipeline"], row["checkpoint_id"]).mends
+    may_mend = row["kind"] == SnapshotKind.CHECKPOINT
+    mends = catalog.browsing.entry(row["pipeline"], row["checkpoint_id"]).mends if may_mend else None
     return row["kind"].lower() if mends is None else f"mends {minute(mends.start_ms)}"
 
 

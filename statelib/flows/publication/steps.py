@@ -109,7 +109,7 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
         behind = len(_unpublished(deployment, pipeline, followed))
         if newest is None:
             return replace(standing, behind=behind)
-        record = _record_of(deployment, pipeline, followed) if followed else None
+        record = _record_of(deployment, pipeline, followed) if followed and newest.interval is None else None
     except StatelibError as error:
         return replace(standing, error=error.message)
     return replace(

@@ -5,8 +5,9 @@ Spark's reader of Parquet takes the stored bits of numbers and times for those o
 converts values, and makes nulls of those that it cannot convert.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,7 +51,7 @@ def _of_orc(path: str) -> dict[Path, str]:
 
 def of_spark(schema: t.StructType) -> dict[Path, str]:
     """Return the type of each field of a DataFrame."""
-    return {field: type_ for each in schema.fields for field, type_ in _in_spark(each.dataType, (each.name,))}
+    return {field: each.simpleString() for field, each in _fields((), schema, _in_spark)}
 
 
 def lower(field: Path) -> Path:
@@ -81,30 +82,29 @@ FORMATS: Mapping[str, FileFormat] = {
 
 
 def _of_arrow(schema: pa.Schema) -> dict[Path, str]:
-    return {field: type_ for each in schema for field, type_ in _in_arrow(each.type, (each.name,))}
+    fields = _fields((), pa.struct(schema), _in_arrow)
+    return {field: _UNSIGNED.get(each) or parquet_type(each) for field, each in fields}
 
 
-def _in_arrow(type_: pa.DataType, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the type of a column, and of the fields in it."""
-    yield path, _UNSIGNED.get(type_) or parquet_type(type_)
+def _fields(path: Path, type_: Any, inner: Callable[[Any], Sequence[tuple[str, Any]]]) -> Iterator[tuple[Path, Any]]:
+    """Yield the path and the type of each field in a type. ``inner`` returns those that are directly in it."""
+    for name, each in inner(type_):
+        yield (*path, name), each
+        yield from _fields((*path, name), each, inner)
+
+
+def _in_arrow(type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
     if pa.types.is_struct(type_):
-        inner = [(field.name, field.type) for field in type_.fields]
-    elif pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
-        inner = [(_ELEMENT, type_.value_type)]
-    else:
-        inner = [(_KEY, type_.key_type), (_VALUE, type_.item_type)] if pa.types.is_map(type_) else []
-    for name, each in inner:
-        yield from _in_arrow(each, (*path, name))
+        return [(field.name, field.type) for field in type_.fields]
+    if pa.types.is_map(type_):
+        return [(_KEY, type_.key_type), (_VALUE, type_.item_type)]
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    return [(_ELEMENT, type_.value_type)] if is_list else []
 
 
-def _in_spark(type_: t.DataType, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the type of a column, and of the fields in it."""
-    yield path, type_.simpleString()
+def _in_spark(type_: t.DataType) -> list[tuple[str, t.DataType]]:
     if isinstance(type_, t.StructType):
-        inner = [(field.name, field.dataType) for field in type_.fields]
-    elif isinstance(type_, t.ArrayType):
-        inner = [(_ELEMENT, type_.elementType)]
-    else:
-        inner = [(_KEY, type_.keyType), (_VALUE, type_.valueType)] if isinstance(type_, t.MapType) else []
-    for name, each in inner:
-        yield from _in_spark(each, (*path, name))
+        return [(field.name, field.dataType) for field in type_.fields]
+    if isinstance(type_, t.MapType):
+        return [(_KEY, type_.keyType), (_VALUE, type_.valueType)]
+    return [(_ELEMENT, type_.elementType)] if isinstance(type_, t.ArrayType) else []
