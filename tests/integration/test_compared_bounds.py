@@ -26,12 +26,12 @@ START = datetime(2025, 12, 31, 12, tzinfo=UTC)
 def read(spark: SparkSession, tmp_path: Path) -> Read:
     """Return a function of a condition, the zones of schedule and source, and the cron. It returns which of the hours
     20 to 27 after 2026-01-01 00:00 UTC the interval has that begins on this day. Each hour has an event, with its time
-    as an instant, as a time without a zone, and as a text."""
+    as an instant, as a time without a zone, as a text and as a date."""
     text = "date_format(at, \"yyyy-MM-dd'T'HH:mm:ss\") AS text"
     spark.range(20, 28).selectExpr(
         "id AS hour", "timestamp_seconds(unix_date(DATE '2026-01-01') * 86400 + id * 3600) AS at"
     ).selectExpr(
-        "*", "CAST(at AS timestamp_ntz) AS local", text, "struct(at, string(at) AS text) AS event"
+        "*", "CAST(at AS timestamp_ntz) AS local", "DATE(at) AS day", text, "struct(at, string(at) AS text) AS event"
     ).createOrReplaceTempView("hours")  # fmt: skip
 
     def hours(where: str, schedule: str = "UTC", source: str | None = None, cron: str = "@daily") -> list[int]:
@@ -95,3 +95,27 @@ def test_a_local_time_is_not_compared_with_a_date_whose_day_is_not_over_there(re
     for cron, source in (("0 6 * * *", "America/New_York"), ("@daily", "UTC")):
         assert read(where, "UTC", source, cron) == [20, 21, 22, 23]
     assert read(where, "America/New_York", "America/New_York") == [20, 21, 22, 23]
+
+
+@pytest.mark.parametrize(("zone", "cron"), [("America/New_York", "@daily"), ("UTC", "0 6 * * *")])
+def test_a_date_is_not_compared_with_an_instant_after_its_midnight(read: Read, zone: str, cron: str) -> None:
+    """In New York, the day begins hours after the midnight in UTC that Spark takes for the date."""
+    instants = "day >= TIMESTAMP '{start}' AND day < TIMESTAMP '{end}'"
+    error = refused(read, instants, zone, cron=cron)
+    assert "source.where: day is a date, whose midnight in UTC is compared with TIMESTAMP '{start}'" in error.message
+    assert "as in day >= '{start}' AND day < '{end}'" in error.hint
+    assert read(BOUNDS.format(column="day"), zone, cron=cron) == [20, 21, 22, 23]
+    for schedule in ("UTC", "Europe/Berlin"):
+        assert read(instants, schedule) == [20, 21, 22, 23]
+
+
+def test_an_interval_begins_where_the_last_one_ended(read: Read) -> None:
+    """Midnight in UTC is five hours before the one in New York, which the interval before has applied until its end."""
+    mixed = "{column} >= '{{start:%Y-%m-%d}}' AND {column} < '{{end}}'"
+    error = refused(read, mixed.format(column="at"), "America/New_York")
+    assert "at is compared with '{start:%Y-%m-%d}' and '{end}': an interval does not begin where" in error.message
+    assert "at >= '{start}' AND at < '{end}'" in error.hint
+    assert read(mixed.format(column="day"), "America/New_York") == [20, 21, 22, 23]
+    assert read(mixed.format(column="local"), "America/New_York") == [20, 21, 22, 23]
+    narrower = f"{BOUNDS.format(column='at')} AND at >= '{{start:%Y-%m-%d}}'"
+    assert read(narrower, "America/New_York")[0] == 20

@@ -1,9 +1,10 @@
 """The check that a condition compares the bounds of the interval with times, and as the moments that they are."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, time, tzinfo
 
 from pyspark.sql import DataFrame
 
@@ -19,20 +20,23 @@ from statelib.spark.events.source_types import INSTANT, LOCAL
 
 _HALF_A_YEAR_MS = 182 * 86_400_000
 _TEXT = r"['\"]([^'\"{}]*\{(?:start|end)(?::[^{}]*)?\}[^'\"{}]*)['\"]"
-_BOUND = r"\s*(?:<=>|<=|>=|<>|!=|=|<|>|\bbetween\b)\s*(?:(?:date|timestamp\w*)\s*)?" + _TEXT
+_BOUND = r"\s*(?:<=>|<=|>=|<>|!=|=|<|>|\bbetween\b)\s*(?:(date|timestamp\w*)\s*)?" + _TEXT
 """The rest of a comparison with a text that consists of a bound."""
 _COMPARED = re.compile(r"(?<![\w.`])([\w.`]+)" + _BOUND, re.I)
+_OR = re.compile(r"\bor\b", re.I)
 _COMPARED_BY_DATABASE = re.compile(r"\b(\w+)[\"`\]]?" + _BOUND, re.I)
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A column that a field of the source compares with a bound. ``type``: of the column, in Spark. ``bound``: the
-    template of the text. ``as_instant``: how to write the column as an instant, a template for its name and zone."""
+    """A column that a field of the source compares with a bound. ``type``: of the column, in Spark. ``literal``: the
+    word before the text, such as ``timestamp``. ``bound``: the template of the text. ``as_instant``: how to write the
+    column as an instant, a template for its name and zone."""
 
     field: str
     column: str
     type: str
+    literal: str
     bound: str
     as_instant: str
 
@@ -40,6 +44,11 @@ class _Comparison:
     def is_plain(self) -> bool:
         """Whether the bound has no format, so that its text ends with the offset."""
         return self.bound in ("{start}", "{end}")
+
+    @property
+    def is_instant(self) -> bool:
+        """Whether Spark compares instants, because the condition has ``TIMESTAMP`` before the bound."""
+        return self.field == "where" and self.literal.lower() in ("timestamp", "timestamp_ltz")
 
 
 def check_compared_bounds(pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> None:
@@ -49,9 +58,11 @@ def check_compared_bounds(pipeline: Pipeline, part: SourcePart, frame: DataFrame
 
     Spark compares texts letter by letter, so that ``2026-01-01T00:00`` is after every ``2026-01-01 hh:mm``. Of times
     without a zone it compares the clocks, and ignores the offset of the bound; so do databases. A bound that is written
-    without its offset is a time in UTC if it is compared with instants."""
-    for compared in _comparisons(part, frame):
-        problem = _problem(pipeline, part, compared)
+    without its offset is a time in UTC if it is compared with instants. A date that is compared with an instant is its
+    midnight in UTC."""
+    all_compared = list(_comparisons(part, frame))
+    for compared in all_compared:
+        problem = _problem(pipeline, part, compared) or _seam_problem(pipeline, part, compared, all_compared)
         if problem is not None:
             reason, hint = problem
             column = f"{part.field}.{compared.field}: {compared.column}"
@@ -76,7 +87,48 @@ def _problem(pipeline: Pipeline, part: SourcePart, compared: _Comparison) -> tup
             return _too_early(bound, zone), hint
     if compared.type == INSTANT and compared.field == "where" and _is_ahead(pipeline, part, bound, UTC):
         return _too_early(bound, "UTC"), "write '{start}' and '{end}', which have their offsets"
+    if compared.type == "date" and compared.is_instant and _is_after_midnight(pipeline, part, bound):
+        reason = (
+            f"is a date, whose midnight in UTC is compared with {compared.literal.upper()} '{bound}', which is later"
+        )
+        hint = f"compare the dates, as in {column} >= '{{start}}' AND {column} < '{{end}}'"
+        return f"{reason}: a run would miss the rows of its first day, and read those of the next day too early", hint
     return None
+
+
+def _seam_problem(
+    pipeline: Pipeline, part: SourcePart, compared: _Comparison, others: Sequence[_Comparison]
+) -> tuple[str, str] | None:
+    """Return the reason and the hint of an error if a condition without OR does not begin, for a column, where it ended
+    for the interval before; None if it does, or if a bound of the column is not a time."""
+    type_, column, where = compared.type, compared.column, part.source.where or ""
+    if compared.field != "where" or type_ not in (INSTANT, LOCAL, "date") or _OR.search(where):
+        return None
+    bounds = [other.bound for other in others if (other.field, other.column) == ("where", column)]
+    starts, ends = ([bound for bound in bounds if f"{{{name}" in bound] for name in ("start", "end"))
+    for interval in _intervals(pipeline, part) if starts and ends else ():
+        following = DataInterval(interval.end_ms, interval.end_ms)
+        try:
+            first = max(_compared_ms(type_, bound, following, pipeline.zone) for bound in starts)
+            last = min(_compared_ms(type_, bound, interval, pipeline.zone) for bound in ends)
+        except ValueError:
+            return None
+        if first != last:
+            reason = (
+                f"is compared with '{starts[0]}' and '{ends[0]}': an interval does not begin where the last one ended"
+            )
+            hint = f"write both bounds in one form, as in {column} >= '{{start}}' AND {column} < '{{end}}'"
+            return f"{reason}, so that events would be applied by two intervals, or by none", hint
+    return None
+
+
+def _compared_ms(type_: str, bound: str, interval: DataInterval, zone: tzinfo) -> int:
+    """Return what Spark compares a column of a type with: an instant, a time without a zone, or the midnight of a date,
+    in ms since the epoch. Raises ValueError if the text of the bound is not a time."""
+    written = datetime.fromisoformat(at_interval(bound, "", interval, zone))
+    if type_ == INSTANT:
+        return epoch_ms(in_zone(written, UTC))
+    return epoch_ms(datetime.combine(written.date(), time() if type_ == "date" else written.time(), UTC))
 
 
 def _too_early(bound: str, zone: str) -> str:
@@ -89,32 +141,47 @@ def _too_early(bound: str, zone: str) -> str:
 def _comparisons(part: SourcePart, frame: DataFrame) -> Iterator[_Comparison]:
     """Yield the comparisons with bounds. A query may compare columns that it does not return; they are left out."""
     types = {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
-    for column, bound in _COMPARED.findall(part.source.where or ""):
+    for column, literal, bound in _COMPARED.findall(part.source.where or ""):
         first, *nested = (name.strip("`").lower() for name in column.split("."))
         if first in types:
             type_ = frame.selectExpr(column).schema[0].dataType.simpleString() if nested else types[first]
-            yield _Comparison("where", column, type_, bound, "to_utc_timestamp({}, '{}')")
+            yield _Comparison("where", column, type_, literal, bound, "to_utc_timestamp({}, '{}')")
     for name, text in part.source.options.items():
-        for column, bound in _COMPARED_BY_DATABASE.findall(text):
+        for column, literal, bound in _COMPARED_BY_DATABASE.findall(text):
             if column.lower() in types:
                 type_ = types[column.lower()]
-                yield _Comparison(f"options.{name}", column, type_, bound, "{} AT TIME ZONE '{}'")
+                yield _Comparison(f"options.{name}", column, type_, literal, bound, "{} AT TIME ZONE '{}'")
 
 
 def _is_ahead(pipeline: Pipeline, part: SourcePart, bound: str, zone: tzinfo) -> bool:
     """Return whether the text of a bound, as a time in ``zone``, is later than the bound, now or half a year later. A
     text that is earlier is meant: a run in the morning may read the day before it."""
+    return any(
+        epoch_ms(in_zone(written, zone)) > (interval.start_ms if "{start" in bound else interval.end_ms)
+        for interval, written in _written(pipeline, part, bound)
+    )
+
+
+def _is_after_midnight(pipeline: Pipeline, part: SourcePart, bound: str) -> bool:
+    """Return whether the text of a bound, now or half a year later, is after the midnight in UTC of its own date."""
+    return any(
+        in_zone(written, UTC) > datetime.combine(written.date(), time(), UTC)
+        for _, written in _written(pipeline, part, bound)
+    )
+
+
+def _written(pipeline: Pipeline, part: SourcePart, bound: str) -> Iterator[tuple[DataInterval, datetime]]:
+    """Yield the interval, and the first one half a year later, each with the time that the text of a bound contains;
+    it may have no offset. Nothing is yielded if the texts are not times."""
+    for interval in _intervals(pipeline, part):
+        with suppress(ValueError):
+            yield interval, datetime.fromisoformat(at_interval(bound, "", interval, pipeline.zone))
+
+
+def _intervals(pipeline: Pipeline, part: SourcePart) -> tuple[DataInterval, ...]:
+    """Return the interval of a part, and the first one of the schedule half a year later."""
     schedule, later_ms = pipeline.cron_schedule, part.interval.start_ms + _HALF_A_YEAR_MS
-    later = first_intervals(schedule, later_ms, 1) if schedule else []
-    return any(_is_later(bound, interval, pipeline.zone, zone) for interval in (part.interval, *later))
-
-
-def _is_later(bound: str, interval: DataInterval, zone: tzinfo, understood: tzinfo) -> bool:
-    try:
-        written = datetime.fromisoformat(at_interval(bound, "", interval, zone))
-    except ValueError:
-        return False
-    return epoch_ms(in_zone(written, understood)) > (interval.start_ms if "{start" in bound else interval.end_ms)
+    return part.interval, *(first_intervals(schedule, later_ms, 1) if schedule else [])
 
 
 def _have_equal_clocks(one: tzinfo, other: tzinfo, moment_ms: int) -> bool:
