@@ -23,8 +23,8 @@ from statelib.model.handles import ChangelogStateBackendHandleImpl, materialized
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import export_operator_lines, left_out
-from statelib.savepoints.stored_content import read_content
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
+from statelib.savepoints.verification.stored_content import read_content
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 

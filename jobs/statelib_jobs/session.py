@@ -13,7 +13,7 @@ from statelib.flows.wiring import log_settings
 from statelib.spark import REMOTE, is_remote_url
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.session.local_session import new_session
-from statelib.spark.snapshot.termination import unwound_by_signal
+from statelib.spark.session.termination import unwound_by_signal
 from statelib.telemetry.logs import configure, hidden
 from statelib.telemetry.secrets import secrets
 

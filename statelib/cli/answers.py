@@ -11,7 +11,7 @@ from statelib.flows.cleanup.orphans import Orphans
 from statelib.flows.lifecycle.suspension import PipelineStatus
 from statelib.flows.views.next_run import NextRun
 from statelib.model.record import CheckpointRecord, PipelineHead
-from statelib.savepoints.verification import Verification
+from statelib.savepoints.verification.snapshots import Verification
 
 
 @dataclass(frozen=True)

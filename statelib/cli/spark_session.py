@@ -42,7 +42,7 @@ def session(name: str, master: str, settings: Sequence[str] | None = None) -> It
     # Here, so that other commands start without Spark.
     from statelib.spark.session.job_failures import OF_SPARK, as_own
     from statelib.spark.session.local_session import SETTINGS, borrowed_session
-    from statelib.spark.snapshot.termination import unwound_by_signal
+    from statelib.spark.session.termination import unwound_by_signal
 
     try:
         with borrowed_session(name, master) as spark, unwound_by_signal():

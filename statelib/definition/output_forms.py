@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from statelib.aggregates.grouping import one_array
-from statelib.backends.emitted_rows import EmittedRows
+from statelib.backends.operator.emitted_rows import EmittedRows
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.framed_state import framed
 from statelib.definition.parts.model import OutputDefinition

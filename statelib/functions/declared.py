@@ -9,9 +9,9 @@ import pyarrow as pa
 from statelib.aggregates.folding import Folding
 from statelib.aggregates.grouping import Rows, group_rows, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
-from statelib.backends.key_order import quick_order
 from statelib.backends.keyed import KeyedStateBackend, StateValues
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.keys.order import quick_order
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import CHANGE
 from statelib.functions.change_logs.retractions import countable, divided, emptied, exact_sums, net

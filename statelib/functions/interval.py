@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
-from statelib.backends.ttl import TimedStates, expire
+from statelib.backends.operator.state import OperatorStateBackend
+from statelib.backends.wrappers.ttl import TimedStates, expire
 from statelib.functions.state_function import Progress, StateFunction
 from statelib.model.ttl import TtlConfig
 from statelib.model.types import VOID

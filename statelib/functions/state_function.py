@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 
 END_OF_TIME_MS = 2**63 - 1
 """The watermark after the last event in epoch milliseconds: ``Watermark.MAX_WATERMARK`` of Flink."""

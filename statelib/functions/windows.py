@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import group_rows, one_array
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.declared import AggregateFunction
 from statelib.functions.state_function import Progress

@@ -21,8 +21,8 @@ from statelib.errors import RetryableError, UnsupportedError
 from statelib.model.ids import CheckpointId
 from statelib.model.sql import quoted_name
 from statelib.publication.feed import FEED_COLUMNS
-from statelib.publication.parquet_files import part_writer
-from statelib.publication.parquet_manifest import mode_of
+from statelib.publication.parquet.files import part_writer
+from statelib.publication.parquet.manifest import mode_of
 from statelib.publication.target import (
     DELETE,
     INSERT,

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from statelib.backends.distinct_keys import KeyCounter
 from statelib.backends.entries import add_entries, check_loaded_rows
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.keys.distinct import KeyCounter
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.keyed.group_windows import GroupWindows, LargeGroup, Window
 from statelib.model.amounts import number_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from statelib.backends.rocksdb.database import IMMUTABLE_SUFFIX
 from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalRemoteKeyedStateHandle, log_streams
-from statelib.restore.rocksdb_files import files_to_copy
+from statelib.restore.stored.rocksdb_files import files_to_copy
 
 REQUEST_BYTES = 160 * 1024
 """The bytes that cost as much to read one after the other as one more request, in processor time: the row P22 measures

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from statelib.backends.rocksdb.stored import scan_stored
-from statelib.backends.rocksdb.table_scan import TableScan
+from statelib.backends.rocksdb.reading.stored import scan_stored
+from statelib.backends.rocksdb.reading.table_scan import TableScan
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.formats.heap.reading import iter_heap
@@ -28,10 +28,10 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
 from statelib.restore.changelog.change_log import ChangeLog, read_change_log
 from statelib.restore.plan import RestoreSource
-from statelib.restore.proof import ProvenStream, damage_named
-from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas.matching import check_same_schema
-from statelib.restore.stored_tables import StoredTables, stored_tables
+from statelib.restore.stored.proof import ProvenStream, damage_named
+from statelib.restore.stored.rocksdb_files import materialise
+from statelib.restore.stored.tables import StoredTables, stored_tables
 from statelib.serializers.entries.rows import StateRows
 from statelib.storage.ports.views import StateReader
 

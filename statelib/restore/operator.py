@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from statelib.backends.emitted_rows import EmittedRows
-from statelib.backends.operator import OperatorStateBackend
-from statelib.backends.side_data import SideData
+from statelib.backends.operator.emitted_rows import EmittedRows
+from statelib.backends.operator.side_data import SideData
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.operator_state import OperatorStateContent, OperatorStream
 from statelib.formats.source_position import OWN_STATES

@@ -13,11 +13,11 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.restore.base import choose_base
 from statelib.restore.check import expected_statistics
-from statelib.restore.logged import logged_database
+from statelib.restore.live.base import choose_base
+from statelib.restore.live.logged import logged_database
 from statelib.restore.plan import RestoreSource
-from statelib.restore.rocksdb_files import files_to_copy
+from statelib.restore.stored.rocksdb_files import files_to_copy
 
 
 def bytes_to_read(

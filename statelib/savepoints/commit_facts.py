@@ -5,8 +5,8 @@ from dataclasses import replace
 from statelib.errors import CorruptStateError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.record import CommitFacts
-from statelib.savepoints.held_files import check_files
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification.held_files import check_files
 from statelib.storage.registry import PLACES
 from statelib.wire.checksum import crc32c
 
@@ -15,8 +15,8 @@ def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
     """Return the facts that the catalog records of a snapshot whose files are complete on storage. ``report_uri``: the
     URI of the report about the check of the snapshot.
 
-    Raises InvalidRequestError as :func:`~statelib.savepoints.held_files.check_files` does, and CorruptStateError
-    (``no-manifest``) for a snapshot without a manifest."""
+    Raises InvalidRequestError as :func:`~statelib.savepoints.verification.held_files.check_files` does, and
+    CorruptStateError (``no-manifest``) for a snapshot without a manifest."""
     manifest = opened.manifest
     if manifest is None:
         raise CorruptStateError(f"{opened.directory}: _metadata has no statelib manifest", kind="no-manifest")

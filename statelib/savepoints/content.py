@@ -17,7 +17,7 @@ from statelib.model.handles import (
 )
 from statelib.model.types import Opaque
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.stored_content import read_content
+from statelib.savepoints.verification.stored_content import read_content
 
 Entries = npt.NDArray[np.int64]
 """The number of entries per state (row) and key group (column)."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from statelib.backends.changed_entries import changes_schema
+from statelib.backends.wrappers.changed_entries import changes_schema
 from statelib.errors import CorruptStateError
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
 from statelib.model.checkpoint import SideDataRecord
@@ -25,8 +25,8 @@ def changes_name(state: str) -> str:
 
 def recorded_changes(opened: Checkpoint, state: str) -> Iterator[pa.Table] | None:
     """Return an iterator over the changes of a state from the checkpoint's base: the columns of the key, ``change`` (of
-    :mod:`statelib.backends.changed_entries`) and ``value``, which is null in a deleted entry. Return None if they were
-    not recorded for all key groups.
+    :mod:`statelib.backends.wrappers.changed_entries`) and ``value``, which is null in a deleted entry. Return None if
+    they were not recorded for all key groups.
 
     The iterator raises as :func:`read_changes`."""
     records = records_of_changes(opened, state)

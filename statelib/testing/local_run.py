@@ -5,9 +5,9 @@ import pyarrow as pa
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
-from statelib.backends.side_data import SideData
-from statelib.backends.ttl import plain_values
+from statelib.backends.operator.side_data import SideData
+from statelib.backends.operator.state import OperatorStateBackend
+from statelib.backends.wrappers.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.output_forms import output_forms, rows_to_emit
 from statelib.definition.pipeline import Pipeline

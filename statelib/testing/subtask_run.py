@@ -17,7 +17,7 @@ from statelib.definition.columns import key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import subtask_ranges
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy

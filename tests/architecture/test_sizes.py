@@ -1,12 +1,17 @@
-"""Files and functions stay small enough to be read at once."""
+"""Files and functions stay small enough to be read at once, and folders to be surveyed."""
 
 import ast
+from collections import Counter
+from pathlib import PurePosixPath
 
 from tests.architecture.repository import modules
 
 ROOMS = ("statelib", "jobs", "dags", "plugins", "tests")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
+MAX_MODULES = 14
+NOUNS = "statelib/model"
+"""The folder of plain values that all others import: its names are looked up, not surveyed."""
 
 
 def long_functions(tree: ast.Module) -> list[tuple[str, int]]:
@@ -19,6 +24,11 @@ def long_functions(tree: ast.Module) -> list[tuple[str, int]]:
 def test_files_have_at_most_400_lines() -> None:
     sizes = {path: len(text.splitlines()) for path, text, _ in modules(*ROOMS)}
     assert {path: size for path, size in sizes.items() if size > MAX_FILE_LINES} == {}
+
+
+def test_folders_have_at_most_14_modules() -> None:
+    folders = Counter(str(PurePosixPath(path).parent) for path, _, _ in modules("statelib", "jobs", "dags", "plugins"))
+    assert {folder: size for folder, size in folders.items() if size > MAX_MODULES and folder != NOUNS} == {}
 
 
 def test_functions_have_at_most_50_lines() -> None:

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from statelib.backends.rocksdb.compaction import FEW, LARGE_BYTES, MANY, TWO
-from statelib.backends.rocksdb.reading import SCANNED_PER_KEY
+from statelib.backends.rocksdb.reading.entries import SCANNED_PER_KEY
 from statelib.definition.parts.quality import Checks, Rotation
 
 GB = 1e9

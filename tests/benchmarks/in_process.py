@@ -13,7 +13,7 @@ from statelib.model.checkpoint import SubtaskReport
 from statelib.model.key_groups import subtask_of
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.serializers.entries.keys import key_groups
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.benchmarks.events import interval
 
 

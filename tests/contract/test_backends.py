@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.rocksdb import new_tables
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.rocksdb.writing import new_tables
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.testing.suites.backend import KeyedStateBackendSuite

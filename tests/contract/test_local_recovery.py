@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
@@ -17,9 +17,9 @@ from statelib.model.handles import (
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.restore.rocksdb_files import materialise
+from statelib.restore.stored.rocksdb_files import materialise
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy

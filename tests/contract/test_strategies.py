@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,

@@ -9,7 +9,7 @@ import pytest
 
 from statelib.errors import StatelibError
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at, wrong_files
+from statelib.savepoints.verification.snapshots import verify_at, wrong_files
 from tests.damage.harm import Harm, done, every_bit, every_length, missing, one_bit_a_byte, wholesale
 from tests.damage.ways import WAYS, Stored, Way, stored
 from tests.support.extent import rounds

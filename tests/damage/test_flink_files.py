@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from statelib.model.types import LONG
-from statelib.savepoints.verification import Verification, verify_at
+from statelib.savepoints.verification.snapshots import Verification, verify_at
 from tests.support.worlds import CHECKOUT
 
 FLINK = CHECKOUT / "tests" / "golden" / "flink"

@@ -22,7 +22,7 @@ from statelib.model.handles import (
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import StateStatistics
 from statelib.restore.check import check_content
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.operator import OperatorRestoreSource, restore_operator
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.storage.filesystem.reader import start_of

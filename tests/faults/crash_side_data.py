@@ -2,7 +2,7 @@
 
 import json
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.functions.user_code.hooks import SnapshotContext
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlalchemy import create_engine
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, METADATA, REF
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
@@ -40,8 +40,8 @@ from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
 from statelib.spark.imports.seed_columns import STATE
 from statelib.spark.imports.seed_rows import PutRows
-from statelib.spark.snapshot.interval_events import Change, apply_events
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.interval_events import Change, apply_events
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.faults.crash_world import FORK, NAME, World, abroad, events
 from tests.support.worlds import day, owned
 

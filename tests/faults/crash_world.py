@@ -16,7 +16,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify, verify_at
+from statelib.savepoints.verification.snapshots import verify, verify_at
 from statelib.storage.names import PUT_PROBE_NAME
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.uris import location_if_object, object_location

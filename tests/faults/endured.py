@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.errors import StatelibError
 from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.execution import executed_snapshot
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy

@@ -16,7 +16,7 @@ from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from statelib.testing.faulty_streams import FaultyStreams
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # The tests may run under nohup, and an ignored signal stays ignored.

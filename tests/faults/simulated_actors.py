@@ -29,9 +29,9 @@ from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.model.state import empty_statistics
-from statelib.savepoints.verification import wrong_files
+from statelib.savepoints.verification.snapshots import wrong_files
 from statelib.snapshots.uploads.records import file_records
-from statelib.spark.snapshot.worker import task_attempt
+from statelib.spark.snapshot.subtask.worker import task_attempt
 from statelib.storage import registry
 from statelib.storage.names import METADATA_NAME
 from statelib.storage.objects import bucket as objects_bucket

@@ -15,7 +15,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.names import METADATA_NAME
 from statelib.storage.registry import PLACES
 from tests.faults.soak_lane import Journal, Lane

@@ -20,7 +20,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, Owner
 from statelib.savepoints.opened import Checkpoint
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.faults.soak_lane import Content, Lane, events_of, table_of
 from tests.support.worlds import day, owned
 

@@ -15,7 +15,7 @@ import pytest
 from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.wiring import Deployment
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.faults.endured_flow import (
     TOURS,
     FaultyDeployment,

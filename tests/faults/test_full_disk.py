@@ -18,7 +18,7 @@ from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.testing.faulty_streams import Hook, undisturbed
 from tests.faults.endured_flow import TOURS, FaultyDeployment, check_nothing_else, opened_checkpoints, sweep
 from tests.support.extent import rounds

@@ -13,7 +13,7 @@ from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from statelib.testing.interruptions import no_thread_starts, signal_arrives
 from tests.support.extent import rounds
 from tests.support.worlds import day, new_deployment, own_threads

@@ -13,7 +13,7 @@ from statelib.flows.cleanup.retention import retire
 from statelib.flows.mending.steps import begin_mend, plan_mend
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.testing.crash_points import Place, ends_at, kill, recorded
 from tests.faults.crash_child import run
 from tests.faults.crash_world import NAME, content, events, holdings

@@ -19,8 +19,8 @@ from statelib.model.checkpoint import SubtaskReport
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.ids import PipelineName
 from statelib.model.state import StateStatistics
-from statelib.savepoints.verification import verify
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.savepoints.verification.snapshots import verify
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.faults.endured_flow import (
     TOURS,
     FaultyDeployment,

@@ -23,7 +23,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from tests.faults.coordinators import LOCKED_MS
 from tests.faults.endured_flow import TOURS, FaultyDeployment, expected
 from tests.support.extent import rounds

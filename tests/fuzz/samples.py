@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.formats.heap.reading import iter_heap
 from statelib.formats.manifest.trailer import read_checkpoint_file

@@ -23,7 +23,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.types import LONG
 from statelib.restore.changelog.change_log import with_whole_files
 from statelib.restore.entries import iter_entries
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.restore.union_schema import union_schema
 from statelib.savepoints.opened import open_checkpoint

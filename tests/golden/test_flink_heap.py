@@ -17,7 +17,7 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStat
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
 from statelib.restore.entries import iter_entries
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import Checkpoint
 from statelib.testing.keyed_samples import all_entries
 from tests.golden.flink_fixtures import ROOT

@@ -15,13 +15,13 @@ from statelib.model.handles import FilePart, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import all_key_groups
 from statelib.model.state import StateDescriptor
 from statelib.model.types import LONG
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.schemas.joined_states import join_states
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.tables.state_table import state_table
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 from statelib.serializers.type_text import parse_type

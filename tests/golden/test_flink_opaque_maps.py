@@ -17,7 +17,7 @@ from statelib.model.operator_state import OperatorStateDescriptor, OperatorState
 from statelib.model.types import LONG, STRING, Opaque, StateType
 from statelib.savepoints.lines import LINE_FORMATS, export_all_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.golden.flink_fixtures import ROOT
 from tests.golden.flink_fixtures import opened as opened_fixture
 

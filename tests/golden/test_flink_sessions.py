@@ -20,7 +20,7 @@ from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.key_groups import all_key_groups
 from statelib.model.types import LONG
-from statelib.restore.keyed import restore_heap
+from statelib.restore.live.keyed import restore_heap
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 from statelib.testing.local_run import LocalRun

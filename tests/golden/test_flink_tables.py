@@ -8,11 +8,11 @@ import pytest
 
 from statelib.backends.keyed import StateScan
 from statelib.backends.rocksdb.database import column_families, open_readable
-from statelib.backends.rocksdb.scan import RocksDBScan
-from statelib.backends.rocksdb.table_scan import TableScan, tables_of
+from statelib.backends.rocksdb.reading.scan import RocksDBScan
+from statelib.backends.rocksdb.reading.table_scan import TableScan, tables_of
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, materialized_parts
 from statelib.model.state import StateKind
-from statelib.restore.rocksdb_files import materialise
+from statelib.restore.stored.rocksdb_files import materialise
 from statelib.serializers.entries.rows import join_rows
 from tests.golden.flink_fixtures import ROOT, opened
 

@@ -17,7 +17,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateKind
 from statelib.restore.entries import iter_entries
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy

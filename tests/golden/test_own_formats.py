@@ -8,7 +8,7 @@ import pytest
 
 from statelib.errors import UnsupportedError
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.references import decode_reference
 from statelib.wire.checksum import crc32c
 from tests.golden.own_formats import CHECKPOINTS, EXACT, OWN, SINGLE, TRUTH, present, truth, write_checkpoint

@@ -28,9 +28,9 @@ from statelib.flows import wiring
 from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.wiring import VARIABLES
 from statelib.model.ids import PipelineName, pipeline_name
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from tests.fuzz.campaign import limit_memory
 from tests.hostile.corpus import SECRET, snapshots, tricks

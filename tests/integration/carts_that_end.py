@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 
 WAKE = pa.scalar(60 * 3_600_000, pa.duration("ms"))
 

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.functions.user_code.hooks import SnapshotContext
 
 MODEL_BYTES = 30_000

@@ -16,8 +16,8 @@ from statelib.model.handles import ChangelogStateBackendHandleImpl, log_streams
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.state import KeyCounts
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
-from statelib.spark.snapshot import worker
+from statelib.savepoints.verification.snapshots import verify
+from statelib.spark.snapshot.subtask import worker
 from tests.support.worlds import day, new_deployment, publish_here
 
 FILE = """\

@@ -30,7 +30,7 @@ from statelib.flows.savepoint.fork import fork
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from tests.integration.garbage import TALLY, days, events, save, stored, tally
 from tests.integration.test_incremental_flow import TOURS as SHARING
 from tests.integration.test_incremental_flow import events as sharing_events

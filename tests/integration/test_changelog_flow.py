@@ -17,12 +17,12 @@ from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.handles import ChangelogStateBackendHandleImpl, log_streams, stream_handles
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.volume import bytes_to_read
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.uris import absolute_uri, file_handle, local_path
 from statelib.testing.counting_reader import counting
 from tests.support.worlds import checkpoint_of, new_deployment, publish_here

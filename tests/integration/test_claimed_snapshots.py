@@ -9,7 +9,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from tests.integration.shop import SALES, open_shop, sales
 from tests.support.worlds import checkpoint_of
 

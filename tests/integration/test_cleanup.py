@@ -24,7 +24,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.places import PlacedRemover
 from statelib.storage.ports.inventory import StoredFile
 from statelib.storage.uris import local_path

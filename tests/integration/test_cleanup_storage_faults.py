@@ -13,7 +13,7 @@ from statelib.flows.cleanup.retention import retire
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage import registry
 from statelib.storage.retries import Retries, wait_never
 from tests.integration.garbage import days, directories, needed, save, stored, tally

@@ -24,7 +24,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, PipelineHead
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.foreign import savepoint
 from tests.integration.shop import environment, open_shop, sales
 from tests.integration.shop_cli import call, refused, said

@@ -23,7 +23,7 @@ from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from tests.integration.garbage import needed, stored
 from tests.support.fault_proxy import Fault
 from tests.support.postgresql_server import NoServer

@@ -25,8 +25,8 @@ from statelib.model.handles import IncrementalRemoteKeyedStateHandle, materializ
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify_at
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.savepoints.verification.snapshots import verify_at
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from statelib.storage import registry
 from statelib.storage.retries import wait_never
 from statelib.storage.uris import local_path

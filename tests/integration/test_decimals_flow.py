@@ -18,7 +18,7 @@ from statelib.errors import InvalidRequestError, StatelibError
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
 from statelib.model.record import ClaimMode
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.shop_cli import call, refused, said
 from tests.support.worlds import checkpoint_of, new_deployment
 

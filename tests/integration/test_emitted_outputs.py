@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.cleanup.garbage import collect_garbage
@@ -25,7 +25,7 @@ from statelib.model.record import ClaimMode
 from statelib.model.termination import StopMode
 from statelib.savepoints.emitted_outputs import emitted_rows, output_name, outputs_of
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.shop_cli import said
 from tests.support import emitting
 from tests.support.emitting import COUNTS, events_of, expected_alerts, found_alerts

@@ -23,7 +23,7 @@ from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, ClaimMode, Owner
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 FILE = """\

@@ -19,7 +19,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.uris import local_path, to_uri
 from tests.support.extent import TEST_ALL
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here

@@ -20,7 +20,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.registry import new_attempt
 from tests.integration.garbage import needed, stored
 from tests.integration.shop_cli import refused, said

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from statelib.cli.commands.group_runs import planned_group
+from statelib.cli.commands.running.group_runs import planned_group
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment

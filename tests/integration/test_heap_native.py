@@ -14,7 +14,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.shop import SALES, sales
 from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 

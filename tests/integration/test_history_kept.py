@@ -13,7 +13,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.uris import local_path
 from tests.integration.garbage import days, events, save, tally
 from tests.integration.shop_cli import call, said

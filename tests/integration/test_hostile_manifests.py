@@ -22,7 +22,7 @@ from statelib.model.checkpoint import CheckpointManifest, FileRecord, Origin, Sn
 from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from tests.integration.garbage import TALLY as TALLY_FILE
 from tests.integration.garbage import days, events, save, stored, tally
 from tests.integration.hostile_snapshots import copied, described

@@ -16,7 +16,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from tests.integration.garbage import TALLY as TALLY_FILE
 from tests.integration.garbage import days, events, save, stored, tally
 from tests.integration.hostile_snapshots import also_naming, copied, described

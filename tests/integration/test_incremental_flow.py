@@ -19,7 +19,7 @@ from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode, Owner
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.uris import absolute_uri, file_handle, local_path
 from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 

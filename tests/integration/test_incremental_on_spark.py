@@ -14,7 +14,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalRemoteKeyedStateHandle
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.spark.snapshot.driver import run_snapshot
 from tests.integration.shop_cli import said
 from tests.support.worlds import CHECKOUT, day, new_deployment

@@ -23,9 +23,9 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.model.termination import JobStatus
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.snapshots.execution import expired
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.integration.garbage import TALLY as TALLY_FILE
 from tests.integration.garbage import days, events, save, stored, tally
 from tests.integration.shop_cli import said

@@ -18,7 +18,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.ports.views import LinkingReader
 from tests.integration.test_incremental_flow import TOURS, events, expected
 from tests.support.extent import cases

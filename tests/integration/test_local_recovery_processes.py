@@ -17,8 +17,8 @@ from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
-from statelib.savepoints.verification import verify
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.savepoints.verification.snapshots import verify
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.integration.test_incremental_flow import events
 from tests.integration.test_local_recovery_flow import copies, directories_of_copies, local, run, use
 from tests.support.worlds import CHECKOUT, day, new_deployment, owned

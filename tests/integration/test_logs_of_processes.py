@@ -68,7 +68,9 @@ def test_log_lines_of_driver_and_executors_name_their_checkpoint(places: Places)
     record = deployment.catalog().get(PipelineName("sales"), CheckpointId(begun))
     attempts = {line["attempt"] for line in lines if line["logger"] == "statelib.spark.snapshot.driver"}
     assert attempts == {record.attempt}
-    workers = {line["subtask"]: line["attempt"] for line in lines if line["logger"] == "statelib.spark.snapshot.worker"}
+    workers = {
+        line["subtask"]: line["attempt"] for line in lines if line["logger"] == "statelib.spark.snapshot.subtask.worker"
+    }
     assert set(workers) == {0, 1}
     assert {attempt[:24] for attempt in workers.values()} == {attempts.pop()[:24]}
     assert CANARY not in done.stdout + done.stderr

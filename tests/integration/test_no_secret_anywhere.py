@@ -32,7 +32,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
-from statelib.spark.snapshot.worker import Work
+from statelib.spark.snapshot.subtask.worker import Work
 from statelib.telemetry.logs import LogSettings
 from tests.integration.secret_search import texts_with_secrets
 from tests.integration.shop import SALES, TOURS, environment, sales

@@ -8,7 +8,7 @@ from types import ModuleType
 import pyarrow as pa
 import pytest
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
@@ -17,7 +17,7 @@ from statelib.formats.source_position import position_of
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.operator_content import operator_contents
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.shop_cli import said
 from tests.support.worlds import checkpoint_of, day, new_deployment
 

@@ -17,7 +17,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import local_path
 from tests.integration.garbage import days, events, save, tally

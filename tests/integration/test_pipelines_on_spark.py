@@ -18,7 +18,7 @@ from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsS
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.spark.snapshot.rehearsal import rehearse
 from tests.support.worlds import day, new_deployment

@@ -23,7 +23,7 @@ from statelib import extras
 from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.publication.steps import publish_tables, standings
 from statelib.flows.wiring import Deployment
-from statelib.publication import range_files
+from statelib.publication.parquet import range_files
 from statelib.testing.crash_points import Place, ends_at, kill, recorded
 from tests.faults.crash_child import run as run_in_a_child
 from tests.integration.shop import SALES, sales

@@ -16,7 +16,7 @@ from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.publication.steps import publish_tables, standings
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
-from statelib.publication import range_files
+from statelib.publication.parquet import range_files
 from tests.integration.shop import SALES, sales
 from tests.integration.shop_cli import call, refused, said
 from tests.support.published import errors_together, feed_rows, folded, table_rows

@@ -14,7 +14,7 @@ def look(batches):
     import gc, sys
     for batch in batches:
         found = {
-            "statelib": "statelib.spark.snapshot.worker" in sys.modules,
+            "statelib": "statelib.spark.snapshot.subtask.worker" in sys.modules,
             "zips": sum(p.endswith(("pyspark.zip", ".jar")) for p in sys.path),
             "frozen": gc.get_freeze_count() > 10_000,
         }

@@ -18,9 +18,9 @@ from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.savepoints import stored_content
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.stored_content import StoredContent
+from statelib.savepoints.verification import stored_content
+from statelib.savepoints.verification.stored_content import StoredContent
 from statelib.spark.snapshot import driver
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.storage.uris import local_path

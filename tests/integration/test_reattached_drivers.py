@@ -23,7 +23,7 @@ from statelib.flows.checkpoint.steps import register
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.garbage import stored
 from tests.integration.shop import environment, open_shop, sales
 from tests.support.worlds import publish_here, publish_planned

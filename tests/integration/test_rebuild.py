@@ -21,7 +21,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.uris import local_path
 from tests.integration.shop import SALES, TOURS, environment, open_shop, sales
 from tests.integration.shop_cli import call, refused, said

@@ -15,7 +15,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import MAX_NUMBER, CheckpointId, Epoch, PipelineName
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.uris import local_path
 from tests.integration.garbage import TALLY as TALLY_FILE
 from tests.integration.garbage import days, events, save, tally

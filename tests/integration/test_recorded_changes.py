@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statelib.backends import changed_entries
+from statelib.backends.wrappers import changed_entries
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.publication.steps import publish_tables
@@ -20,7 +20,7 @@ from statelib.model.record import ClaimMode
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.recorded_changes import changes_name, recorded_changes
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.shop import SALES, sales
 from tests.support.published import feed_rows, folded
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here

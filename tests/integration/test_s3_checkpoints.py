@@ -18,7 +18,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.registry import PLACES
 from tests.integration.shop import SALES, TOURS, environment, sales
 from tests.integration.shop_cli import call, said

@@ -16,7 +16,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage import registry
 from statelib.storage.objects.kind import ObjectKind
 from statelib.storage.retries import Retries, wait_never

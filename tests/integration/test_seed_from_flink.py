@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from statelib.backends.written_keys import WrittenKeys
+from statelib.backends.wrappers.written_keys import WrittenKeys
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.publishing import publish
@@ -18,8 +18,8 @@ from statelib.flows.wiring import Deployment
 from statelib.functions.interval import IntervalResult
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.savepoints.verification.snapshots import verify
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.integration.foreign import KEYED, savepoint
 from tests.integration.shop_cli import refused, said
 from tests.support.worlds import new_deployment

@@ -13,7 +13,7 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.spark.imports.seed import SeedTable, seed_from_table
 from tests.support.worlds import checkpoint_of, day, new_deployment
 

@@ -19,7 +19,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.golden.flink_fixtures import ROOT
 from tests.golden.test_flink_sessions import sessions
 from tests.integration.shop_cli import said

@@ -29,9 +29,9 @@ from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.spark.snapshot.driver import run_snapshot
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from statelib.storage.uris import local_path
 from tests.integration.garbage import needed, stored
 from tests.integration.learning_functions import shops_of

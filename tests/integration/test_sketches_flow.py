@@ -17,8 +17,8 @@ from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
 from statelib.model.record import ClaimMode
-from statelib.savepoints.verification import verify
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.savepoints.verification.snapshots import verify
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.integration.shop_cli import said
 from tests.support.worlds import day, new_deployment, owned, publish_here
 

@@ -25,7 +25,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.registry import PLACES
 from tests.integration import spark_events
 from tests.integration.garbage import needed, stored

@@ -16,7 +16,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.spark.imports.statestore import StateStoreMapping
 from statelib.spark.imports.statestore_import import StateStoreImport, import_statestore
 from tests.integration.shop import sales

@@ -11,7 +11,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.shop_cli import said
 from tests.support.worlds import day, new_deployment, publish_here
 

@@ -16,7 +16,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.integration.shop_cli import said
 from tests.support.worlds import day, new_deployment, publish_here
 

@@ -20,7 +20,7 @@ from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.tables.parquet_files import export_parquet
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.spark.snapshot.rehearsal import rehearse
 from tests.integration.shop_cli import said

@@ -15,7 +15,7 @@ from statelib.flows.savepoint.fork import fork
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from tests.integration.garbage import TALLY, days, events, needed, save, stored, tally
 from tests.integration.shop_cli import call, refused, said
 from tests.support.worlds import checkpoint_of, day

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelib.backends.rocksdb import new_tables
+from statelib.backends.rocksdb.writing import new_tables
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.formats.sst.sorted_table import SEQUENCE_ZERO

@@ -14,7 +14,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.key_groups import all_key_groups
 from statelib.model.types import STRING
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.testing.local_run import LocalRun
 from tests.interop.flink_kit import Flink, NoFlink, SessionOrder, Sessions, flink

@@ -16,7 +16,7 @@ from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width, subtask_ranges
 from statelib.model.state import KeyedStateSchema
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.rows import statistics_of
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy

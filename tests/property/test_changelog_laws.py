@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.coordinator.state_assignment import assign
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
-from statelib.restore.keyed import restore_heap, restore_rocksdb
-from statelib.restore.logged import restored_log
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.logged import restored_log
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits

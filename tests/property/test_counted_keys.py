@@ -23,7 +23,7 @@ from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.savepoints.stored_content import read_content
+from statelib.savepoints.verification.stored_content import read_content
 from tests.support.extent import examples
 from tests.support.worlds import day, new_deployment, publish_here
 

@@ -24,7 +24,7 @@ from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint
-from statelib.savepoints.stored_content import read_content
+from statelib.savepoints.verification.stored_content import read_content
 from tests.support.extent import examples
 from tests.support.worlds import day, new_deployment, publish_here
 

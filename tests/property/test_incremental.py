@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
-from statelib.restore.keyed import restore_rocksdb
+from statelib.restore.live.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy

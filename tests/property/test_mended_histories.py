@@ -189,7 +189,9 @@ def test_an_interval_is_mended_that_a_shorter_time_no_longer_covers(tmp_path: Pa
 def test_an_interval_before_one_without_a_delta_is_not_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(tmp_path, STRATEGIES[0], PIPELINE)
     history.run([0, 1])
-    monkeypatch.setattr("statelib.spark.snapshot.kept_deltas.LIMIT_BYTES", 100)  # the delta of the second day is larger
+    monkeypatch.setattr(
+        "statelib.spark.snapshot.subtask.kept_deltas.LIMIT_BYTES", 100
+    )  # the delta of the second day is larger
     checkpoint_of(history.deployment, "auto", 2, history.events_of(2, [0, 1]))
     with pytest.raises(InvalidRequestError, match=r"keeps no delta .* keeps none"):
         plan_mend(history.deployment, history.deployment.pipeline("auto"), day(1))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from statelib.backends.changed_entries import DELETED, INSERTED, UPDATED
+from statelib.backends.wrappers.changed_entries import DELETED, INSERTED, UPDATED
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.publication.steps import publish_tables, standings

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
-from statelib.backends.ttl import TimedStates, expire
+from statelib.backends.wrappers.ttl import TimedStates, expire
 from statelib.errors import InvalidRequestError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.ttl import TtlConfig, TtlUpdate
 from statelib.model.types import INT, LONG, STRING, Ttl
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.keys import decode_keys, encode_keys, key_groups
 from statelib.serializers.entries.values import decode_values
@@ -258,7 +258,7 @@ def test_a_clock_that_is_set_back_removes_nothing(kind: str, tmp_path: Path) -> 
 def test_expired_entries_are_removed_in_several_batches(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statelib.backends.ttl._ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("statelib.backends.wrappers.ttl._ROWS_AT_ONCE", 1)
     monkeypatch.setattr("statelib.backends.entries.SCAN_ROWS", 7)
     backend = filled(kind, tmp_path, 100)
     assert expire(backend, TTL, 100) == 100

@@ -10,14 +10,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.definition.pipeline import Pipeline
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy

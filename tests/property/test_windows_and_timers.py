@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.heap.entries import HeapEntries, entries_of, rows_of
 from statelib.formats.keyed.header import decode_header, encode_header

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState

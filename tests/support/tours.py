@@ -15,7 +15,7 @@ from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from tests.support.worlds import day, new_deployment, publish_here
 
 TOURS = """\

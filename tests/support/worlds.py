@@ -18,7 +18,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId
 from statelib.serializers.entries.keys import key_groups
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CALM = {

@@ -26,7 +26,8 @@ from statelib.flows.restore import holding
 from statelib.flows.restore import steps as restore_steps
 from statelib.flows.savepoint import steps as savepoint_steps
 from statelib.model.record import CheckpointState
-from statelib.spark.snapshot import driver, rehearsal, worker
+from statelib.spark.snapshot import driver, rehearsal
+from statelib.spark.snapshot.subtask import worker
 from tools.reference.markdown import code, table
 
 ROOT = Path(__file__).parents[2]

@@ -140,7 +140,7 @@ def verify(hook: StatelibHook, pipeline: str, subset: str, seed: str) -> dict[st
 
     ``seed`` chooses the files of a percentage; a part, such as ``3/20``, needs no seed."""
     from statelib.flows.views.verification import verify_pipeline
-    from statelib.savepoints.sampling import seed_of
+    from statelib.savepoints.verification.sampling import seed_of
 
     with failing_fast():
         result = verify_pipeline(hook.deployment(), pipeline, subset=subset, seed=seed_of(subset, seed))

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.backends.distinct_keys import entries_per_key
 from statelib.backends.entries import (
     add_entries,
     check_loaded_rows,
@@ -22,6 +21,7 @@ from statelib.backends.entries import (
 from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
 from statelib.backends.keyed import StateScan, StateValues
+from statelib.backends.keys.distinct import entries_per_key
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics, empty_statistics

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
 from statelib.backends.heap.column import ValueColumn
-from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.lookup import find_rows
+from statelib.backends.keys.order import byte_order
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import decode_values

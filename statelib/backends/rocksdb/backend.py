@@ -19,16 +19,13 @@ import pyarrow as pa
 from rocksdict import Rdict, WriteBatch
 
 from statelib.backends.entries import add_entries, check_loaded_rows, check_owned_keys, check_write, removed_rows
-from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan, StateValues
-from statelib.backends.rocksdb import new_tables
+from statelib.backends.keys.order import byte_order
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
 from statelib.backends.rocksdb.compaction import compact_where_it_pays
 from statelib.backends.rocksdb.database import check_live_files, open_writable, rocksdb_errors, table_names, without_wal
 from statelib.backends.rocksdb.leases import Leases
-from statelib.backends.rocksdb.loading import Loading
-from statelib.backends.rocksdb.new_tables import NewTables
-from statelib.backends.rocksdb.reading import (
+from statelib.backends.rocksdb.reading.entries import (
     SCANNED_PER_KEY,
     Matched,
     StoredState,
@@ -38,8 +35,11 @@ from statelib.backends.rocksdb.reading import (
     find_by_scan,
     scan_state,
 )
-from statelib.backends.rocksdb.rewriting import rewrite
 from statelib.backends.rocksdb.takeover import check_key_groups
+from statelib.backends.rocksdb.writing import new_tables
+from statelib.backends.rocksdb.writing.loading import Loading
+from statelib.backends.rocksdb.writing.new_tables import NewTables
+from statelib.backends.rocksdb.writing.rewriting import rewrite
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
 from statelib.model.handles import StreamStateHandle

@@ -9,7 +9,7 @@ import typer
 
 from statelib.cli import completion
 from statelib.cli.commands.publishing import standing_table
-from statelib.cli.commands.stopping import stop
+from statelib.cli.commands.running.stopping import stop
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, Master, NamedCheckpoint, PipelineArgument, SparkSettings
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present

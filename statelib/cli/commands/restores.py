@@ -26,7 +26,7 @@ from statelib.flows.views.metrics import counting_aborted, restored
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.record import ClaimMode, PipelineHead
-from statelib.savepoints.verification import verify_at
+from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.registry import new_attempt
 
 OWNER = "statelib restore"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from statelib.definition.checks.names import alike, name_problems
-from statelib.definition.checks.source import check_column_type
+from statelib.definition.checks.sources.source import check_column_type
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.parts.model import OutputDefinition
 from statelib.definition.problems import Problem, Where, did_you_mean

@@ -3,18 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from statelib.definition.checks.blind import check_blind
-from statelib.definition.checks.mendable import check_mendable
+from statelib.definition.checks.checkpoint.blind import check_blind
+from statelib.definition.checks.checkpoint.mendable import check_mendable
+from statelib.definition.checks.checkpoint.touched import check_reads
 from statelib.definition.checks.names import alike, name_problems
-from statelib.definition.checks.operators import check_hooks, check_operator_states, check_side_data
 from statelib.definition.checks.outputs import check_outputs
 from statelib.definition.checks.publish import check_publications
 from statelib.definition.checks.quality import check_checks
-from statelib.definition.checks.renames import check_renames
-from statelib.definition.checks.sources import check_sources
-from statelib.definition.checks.states import check_state, key_type_text
-from statelib.definition.checks.time import not_declared
-from statelib.definition.checks.touched import check_reads
+from statelib.definition.checks.sources.together import check_sources
+from statelib.definition.checks.states.operators import check_hooks, check_operator_states, check_side_data
+from statelib.definition.checks.states.renames import check_renames
+from statelib.definition.checks.states.state import check_state, key_type_text
+from statelib.definition.checks.states.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.frame_columns import frame_columns
 from statelib.definition.parts.model import CheckpointSettings, Hooks

@@ -10,7 +10,7 @@ from statelib.flows.restore.layout import RestoreLayout
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.handles import ChangelogStateBackendHandleImpl, log_streams
 from statelib.model.record import CheckpointRecord
-from statelib.restore.logged import open_log
+from statelib.restore.live.logged import open_log
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.uploads.previous import PreviousSnapshot
 

@@ -9,8 +9,8 @@ from statelib.model.handles import FileStateHandle, IncrementalRemoteKeyedStateH
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.state import KeyedStateSchema
-from statelib.restore.base import restored_in_place
-from statelib.restore.logged import open_log, restored_log
+from statelib.restore.live.base import restored_in_place
+from statelib.restore.live.logged import open_log, restored_log
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint
 from statelib.snapshots.uploads.previous import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from statelib.backends.side_data import StoredSideData
+from statelib.backends.operator.side_data import StoredSideData
 from statelib.model.checkpoint import SideDataRecord
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.key_groups import KeyGroupRange

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from statelib.backends.side_data import SideData, StoredSideData
+from statelib.backends.operator.side_data import SideData, StoredSideData
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError
 from statelib.flows.checkpoint.blind import continued_files, reasons_to_read

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from statelib.definition.checks.touched import parts_that_need_all
+from statelib.definition.checks.checkpoint.touched import parts_that_need_all
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.blind import reason_to_materialise
 from statelib.flows.restore.layout import RestoreLayout
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.choices import Backend, Strategy
 from statelib.model.record import CheckpointRecord
-from statelib.restore.logged import logged_database
+from statelib.restore.live.logged import logged_database
 from statelib.snapshots.uploads.previous import PreviousSnapshot
 
 

@@ -12,10 +12,10 @@ from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import ByteStreamStateHandle, KeyedStateHandle, StreamStateHandle, stream_handles
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord
-from statelib.restore.new_parts import merged_key_groups
 from statelib.restore.plan import RestoreSource
+from statelib.restore.stored.new_parts import merged_key_groups
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.stored_content import are_keys_countable
+from statelib.savepoints.verification.stored_content import are_keys_countable
 from statelib.wire.checksum import crc32c
 
 

@@ -16,10 +16,10 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import StateStatistics
 from statelib.restore.check import check_statistics, cut_statistics
-from statelib.restore.new_parts import written_key_groups
 from statelib.restore.plan import RestoreSource
+from statelib.restore.stored.new_parts import written_key_groups
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.stored_content import are_keys_countable, read_content
+from statelib.savepoints.verification.stored_content import are_keys_countable, read_content
 from statelib.storage.registry import PLACES
 
 _PROBLEMS = {"missing": "it is missing", "size": "it has another size", "checksum": "it has other bytes"}

@@ -15,10 +15,10 @@ from statelib.model.record import CheckpointRecord
 from statelib.model.session_state import timed_states
 from statelib.model.state import StateStatistics, empty_statistics
 from statelib.quality.facts import AppliedInterval, CheckpointFacts, PartialReading, SourceHistory
-from statelib.restore.new_parts import written_key_groups
 from statelib.restore.schemas.compatibility import Compatibility
+from statelib.restore.stored.new_parts import written_key_groups
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.stored_content import StoredContent, read_content, read_settled
+from statelib.savepoints.verification.stored_content import StoredContent, read_content, read_settled
 from statelib.storage.ports.inventory import FileFinding
 from statelib.storage.registry import PLACES
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from statelib.definition.checks.mendable import reasons_not_to_mend
+from statelib.definition.checks.checkpoint.mendable import reasons_not_to_mend
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.key_lookup import find_rows
-from statelib.backends.ttl import plain_values
+from statelib.backends.keys.lookup import find_rows
+from statelib.backends.wrappers.ttl import plain_values
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.framed_state import framed
 from statelib.model.state import StateDescriptor
 from statelib.publication.target import DELETE, INSERT, UPDATE
-from statelib.restore.changes import WORDS
+from statelib.savepoints.diff.changes import WORDS
 from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import Ragged
 

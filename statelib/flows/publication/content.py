@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from statelib.backends.ttl import plain_values
+from statelib.backends.wrappers.ttl import plain_values
 from statelib.definition.framed_state import framed
 from statelib.definition.parts.publish import Publication
 from statelib.definition.pipeline import Pipeline

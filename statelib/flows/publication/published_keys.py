@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.backends.ttl import plain_values
+from statelib.backends.wrappers.ttl import plain_values
 from statelib.definition.frame_columns import FrameColumn
 from statelib.definition.framed_state import framed
 from statelib.model.key_groups import KeyGroupRange

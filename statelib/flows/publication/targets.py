@@ -5,10 +5,10 @@ from statelib.definition.published_columns import column_sources
 from statelib.extras import require
 from statelib.flows.wiring import Deployment
 from statelib.publication.delta_table import DeltaDirectory
-from statelib.publication.iceberg_table import IcebergTable
-from statelib.publication.parquet_bucket import BucketPlace
-from statelib.publication.parquet_directory import DirectoryPlace
-from statelib.publication.parquet_table import ParquetTable
+from statelib.publication.iceberg.table import IcebergTable
+from statelib.publication.parquet.bucket import BucketPlace
+from statelib.publication.parquet.directory import DirectoryPlace
+from statelib.publication.parquet.table import ParquetTable
 from statelib.publication.target import PublishedTable, TableTarget
 from statelib.storage.objects.clients import text_options
 from statelib.storage.objects.uris import location_if_object

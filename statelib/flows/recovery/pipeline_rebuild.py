@@ -15,7 +15,7 @@ from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
 from statelib.savepoints.commit_facts import commit_facts
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.names import checkpoint_directory
 
 Name = tuple[PipelineName, CheckpointId]

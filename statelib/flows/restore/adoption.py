@@ -6,8 +6,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.savepoints.commit_facts import commit_facts
-from statelib.savepoints.held_files import check_files
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification.held_files import check_files
 
 
 def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -> CheckpointRecord:
@@ -31,7 +31,7 @@ def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Check
 
 def check_adoptable(pipeline: PipelineName, opened: Checkpoint) -> None:
     """Raise UnsupportedError (``foreign-snapshot``) if statelib did not write the snapshot, or as
-    :func:`~statelib.savepoints.held_files.check_files` if it cannot be registered."""
+    :func:`~statelib.savepoints.verification.held_files.check_files` if it cannot be registered."""
     if opened.manifest is None:
         raise UnsupportedError(
             f"{opened.directory} has no statelib manifest: it cannot become the head of pipeline {pipeline}",

@@ -7,7 +7,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.verification import wrong_files
+from statelib.savepoints.verification.snapshots import wrong_files
 from statelib.storage.names import checkpoint_directory, savepoint_directory
 from statelib.storage.registry import PLACES
 

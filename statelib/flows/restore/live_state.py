@@ -11,8 +11,8 @@ from statelib.model.choices import Backend
 from statelib.model.ids import AttemptId
 from statelib.model.state import StateStatistics
 from statelib.restore.check import check_content
-from statelib.restore.deltas import Watch, unwatched
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.deltas import Watch, unwatched
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.operator import restore_operator
 from statelib.storage.local.scratch import scratch_directory
 

@@ -65,7 +65,7 @@ def plan_restore(
 
     Raises NotFoundError, InvalidRequestError (``not-completed``, ``bad-parallelism``, ``backend-changed``,
     ``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``, ``other-pipeline``,
-    ``other-operator``, and what :func:`~statelib.savepoints.held_files.check_files` raises),
+    ``other-operator``, and what :func:`~statelib.savepoints.verification.held_files.check_files` raises),
     UnsupportedError (``foreign-snapshot``).
     """
     name = PipelineName(pipeline.name)

@@ -30,7 +30,7 @@ from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.emitted_outputs import without_outputs
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.own_directories import origin_directories
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.storage.ports.views import StorageReference
 from statelib.storage.registry import PLACES, new_attempt
 

@@ -11,7 +11,7 @@ from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.restore.costs import reading_costs
-from statelib.restore.logged import logged_database
+from statelib.restore.live.logged import logged_database
 from statelib.restore.volume import bytes_to_read
 
 NOTHING = "nothing"

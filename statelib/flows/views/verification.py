@@ -9,8 +9,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import FileRecord
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.sampling import picked, sample
-from statelib.savepoints.verification import unseen, verify, wrong_files
+from statelib.savepoints.verification.sampling import picked, sample
+from statelib.savepoints.verification.snapshots import unseen, verify, wrong_files
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import Rows, group_rows, one_array, pick_rows
 from statelib.aggregates.picks import clean, compared
-from statelib.backends.distinct_keys import one_entry_per_key
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.keys.distinct import one_entry_per_key
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
 from statelib.functions.timers import remove

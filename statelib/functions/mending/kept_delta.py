@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from statelib.aggregates.declared import folding_of
 from statelib.aggregates.grouping import Rows, nullable_rows, one_array
-from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.lookup import find_rows
+from statelib.backends.keys.order import byte_order
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.changelog.encoder import ChangedRows
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from statelib.aggregates.grouping import Rows
-from statelib.backends.changed_entries import unequal_values
-from statelib.backends.key_lookup import find_rows
-from statelib.backends.key_order import byte_order, coded
 from statelib.backends.keyed import KeyedStateBackend, StateValues
+from statelib.backends.keys.lookup import find_rows
+from statelib.backends.keys.order import byte_order, coded
+from statelib.backends.wrappers.changed_entries import unequal_values
 from statelib.functions.mending.kept_delta import KeptDelta, Mask
 from statelib.model.checkpoint import DataInterval
 from statelib.model.state import StateDescriptor

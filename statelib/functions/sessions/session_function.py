@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.aggregates.grouping import group_rows
-from statelib.backends.emitted_rows import EmittedRows
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.emitted_rows import EmittedRows
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.functions.declared import AggregateFunction
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, merged, spans_of, stacked
 from statelib.functions.sessions.window_sets import Keys, WindowSet, read_windows, write_windows

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.aggregates.grouping import list_array
-from statelib.backends.key_order import quick_order
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.keys.order import quick_order
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, spans_of, stacked
 from statelib.functions.timers import remove
 from statelib.model.session_state import window_set

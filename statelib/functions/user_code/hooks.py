@@ -5,7 +5,7 @@ Source: docs/spec/requirements.md R116, R117; CheckpointedFunction of Flink (ini
 
 from dataclasses import dataclass
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.functions.user_code.resolve import resolve
 from statelib.model.ids import CheckpointId
 

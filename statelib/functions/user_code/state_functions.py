@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from statelib.aggregates.grouping import group_rows, one_array
 from statelib.backends.keyed import KeyedStateBackend, StateValues
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import Timers, register, take_due
@@ -64,7 +64,7 @@ class UserFunction:
     not become part of the state.
 
     A third parameter ``operator`` of either function receives the operator state of the subtask, an
-    :class:`~statelib.backends.operator.OperatorStateBackend`, which the function can read and change.
+    :class:`~statelib.backends.operator.state.OperatorStateBackend`, which the function can read and change.
     """
 
     state: str

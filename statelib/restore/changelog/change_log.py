@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.errors import CorruptStateError
 from statelib.formats.changelog.change_set import (
     Binding,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from statelib.backends.key_order import coded
+from statelib.backends.keys.order import coded
 from statelib.errors import CorruptStateError
 from statelib.formats.changelog.change_set import ChangeRecords, Op
 from statelib.formats.keyed.header import stored_value_type

@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.backends.changed_entries import DELETED
-from statelib.backends.key_lookup import find_rows
+from statelib.backends.keys.lookup import find_rows
+from statelib.backends.wrappers.changed_entries import DELETED
 from statelib.model.checkpoint import SideDataRecord
 from statelib.model.key_groups import prefix_width
 from statelib.model.types import Ttl

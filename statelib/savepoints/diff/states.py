@@ -15,8 +15,8 @@ import pyarrow as pa
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.restore.changes import WORDS, ChangeKind, Changes, compare_rows
 from statelib.restore.schemas.matching import as_stored, describe
+from statelib.savepoints.diff.changes import WORDS, ChangeKind, Changes, compare_rows
 from statelib.savepoints.diff.recorded import RecordedSide
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.opened import Checkpoint

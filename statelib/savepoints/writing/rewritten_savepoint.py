@@ -29,7 +29,7 @@ from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_widt
 from statelib.model.key_hash import FieldsHash
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.restore.proof import ProvenStream, prove
+from statelib.restore.stored.proof import ProvenStream, prove
 from statelib.savepoints.opened import Checkpoint, located
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter, cut_rows
 from statelib.serializers.entries.encoding import encode_entries

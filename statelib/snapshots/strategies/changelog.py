@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.formats.changelog.encoder import encode_changes
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,

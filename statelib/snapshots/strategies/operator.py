@@ -6,7 +6,7 @@ Source: docs/spec/requirements.md R116 to R121; docs/spec/formats.md#operator-st
 
 from dataclasses import dataclass
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.formats.operator_state import OperatorStateContent, encode_operator_state
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import CheckpointId

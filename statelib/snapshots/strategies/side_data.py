@@ -5,8 +5,8 @@ Source: docs/spec/requirements.md R89 to R93.
 
 from dataclasses import dataclass
 
-from statelib.backends.operator import OperatorStateBackend
-from statelib.backends.side_data import FrozenSideData, StoredSideData
+from statelib.backends.operator.side_data import FrozenSideData, StoredSideData
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.model.checkpoint import SideDataRecord
 from statelib.model.handles import (
     ByteStreamStateHandle,

@@ -5,7 +5,7 @@ Source: docs/spec/formats.md#writing-a-savepoint (faulty state that Flink accept
 
 from collections.abc import Iterable, Iterator
 
-from statelib.backends.key_order import byte_order, equal_neighbours
+from statelib.backends.keys.order import byte_order, equal_neighbours
 from statelib.errors import InvalidRequestError
 from statelib.formats.canonical.chunks import Chunk, ChunkedStream
 from statelib.model.handles import KeyGroupsSavepointStateHandle

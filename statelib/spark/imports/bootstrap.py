@@ -39,7 +39,7 @@ from statelib.snapshots.writers.operator import write_operator_states
 from statelib.spark.events.absent_columns import Used, check_files
 from statelib.spark.events.source import SourcePlaces, endpoint_of_sources, is_within_reach
 from statelib.spark.session.either_kind import analysed
-from statelib.spark.snapshot.worker import task_attempt
+from statelib.spark.snapshot.subtask.worker import task_attempt
 from statelib.storage.local.scratch import scratch_directory
 from statelib.storage.ports.views import StorageReference
 from statelib.storage.registry import new_attempt

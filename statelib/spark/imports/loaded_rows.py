@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.keys.order import byte_order
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values

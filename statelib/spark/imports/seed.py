@@ -23,8 +23,8 @@ from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.session.job_failures import naming_what_failed
+from statelib.spark.snapshot.runs.whole_run import Step, seed_pipeline
 from statelib.spark.snapshot.seed import Seed, SeedRows
-from statelib.spark.snapshot.whole_run import Step, seed_pipeline
 
 _NO_SOURCE = "no-source"
 _WITHOUT_CONNECTOR = ("delta", "iceberg")
@@ -97,8 +97,8 @@ def seed_from_table(
     """Make a table with the events before ``until_ms`` the first checkpoint of a pipeline. Return its record and
     whether it was completed before this call. ``mapped``: the result of :func:`mapped_table`, if it is known.
 
-    Raises as :func:`mapped_table` and :func:`~statelib.spark.snapshot.whole_run.seed_pipeline`; InvalidRequestError
-    (``duplicate-key``, ``null-key``, ``bad-accumulator``, ``bad-source-value``)."""
+    Raises as :func:`mapped_table` and :func:`~statelib.spark.snapshot.runs.whole_run.seed_pipeline`;
+    InvalidRequestError (``duplicate-key``, ``null-key``, ``bad-accumulator``, ``bad-source-value``)."""
     rows = mapped or mapped_table(spark, deployment, pipeline, table)
     seed = Seed(str(table), SeedRows(rows.frame, rows.columns, PutRows(rows.states)))
     try:

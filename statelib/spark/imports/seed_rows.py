@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from statelib.aggregates.accumulators import accumulator_of
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.definition.columns import key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, StatelibError

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
@@ -29,7 +29,7 @@ from statelib.spark.imports.loaded_rows import load_rows
 from statelib.spark.imports.statestore import USER_KEY, VALUE, StateStoreMapping, entries_of, read_statestore
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.snapshot.driver import run_subtasks
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ from statelib.spark.events.tables.incremental import TableReads, table_reads
 from statelib.spark.session.either_kind import observed
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.deadline import until
-from statelib.spark.snapshot.interval_events import Change
 from statelib.spark.snapshot.seed import Seed
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.interval_events import Change
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from statelib.storage.registry import new_attempt
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 

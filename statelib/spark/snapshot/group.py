@@ -30,7 +30,7 @@ from statelib.spark.session.either_kind import cores
 from statelib.spark.session.job_failures import OF_SPARK, as_own, failed_task
 from statelib.spark.snapshot.deadline import until
 from statelib.spark.snapshot.driver import Batches, Task, check_version, own_task, read_back, run_planned
-from statelib.spark.snapshot.worker import Work
+from statelib.spark.snapshot.subtask.worker import Work
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
 _RESULT = "result binary"

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from statelib.backends.written_keys import WrittenKeys
+from statelib.backends.wrappers.written_keys import WrittenKeys
 from statelib.definition.columns import keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.snapshot_plan import plan_preview
@@ -20,15 +20,15 @@ from statelib.functions.mending.mended_state import MendedState
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts
 from statelib.model.state import KeyedStateSchema
-from statelib.restore.changes import WORDS, ChangeKind
+from statelib.savepoints.diff.changes import WORDS, ChangeKind
 from statelib.serializers.entries.keys import KEY_COLUMNS, key_columns
 from statelib.spark.events.tables.incremental import TableReads
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.driver import run_on_events
-from statelib.spark.snapshot.kept_deltas import mended_states, touched_keys
-from statelib.spark.snapshot.operator_state import restored_operator
-from statelib.spark.snapshot.restored import restored_state
-from statelib.spark.snapshot.worker import Work, task_attempt
+from statelib.spark.snapshot.subtask.kept_deltas import mended_states, touched_keys
+from statelib.spark.snapshot.subtask.operator_state import restored_operator
+from statelib.spark.snapshot.subtask.restored import restored_state
+from statelib.spark.snapshot.subtask.worker import Work, task_attempt
 
 SAMPLED_ROWS = 5
 """The most differing entries per state that a preview has."""

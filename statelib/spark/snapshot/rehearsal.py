@@ -13,7 +13,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts, SubtaskReport
 from statelib.model.ids import AttemptId
 from statelib.spark.snapshot.driver import run_subtasks
-from statelib.spark.snapshot.worker import task_attempt
+from statelib.spark.snapshot.subtask.worker import task_attempt
 from statelib.storage.registry import new_attempt
 
 

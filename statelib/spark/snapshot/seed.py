@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from statelib.savepoints.opened import Checkpoint
-from statelib.spark.snapshot.interval_events import Change
+from statelib.spark.snapshot.subtask.interval_events import Change
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.formats.canonical.encoder import CanonicalStream
 from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.model.handles import FileStateHandle, KeyGroupsSavepointStateHandle

@@ -15,7 +15,7 @@ from typing import Any
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, subtask_range
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import open_checkpoint
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange

@@ -23,7 +23,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.savepoints.opened import open_checkpoint
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from tests.benchmarks.events import new_deployment, new_pipeline
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Contender, Ratio, take_turns

@@ -26,9 +26,9 @@ from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.restore import proof
+from statelib.restore.stored import proof
 from statelib.snapshots.strategies.rocksdb import incremental
-from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 from statelib.storage import streams
 from statelib.storage.filesystem import reader
 from statelib.wire.checksum import ContentHash, crc32c

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from statelib.backends.emitted_rows import EmittedRows
+from statelib.backends.operator.emitted_rows import EmittedRows
 
 SCHEMA = pa.schema([("n", pa.int64())])
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelib.backends import key_lookup
-from statelib.backends.distinct_keys import entries_per_key
-from statelib.backends.key_lookup import find_rows, grouped
+from statelib.backends.keys import lookup as key_lookup
+from statelib.backends.keys.distinct import entries_per_key
+from statelib.backends.keys.lookup import find_rows, grouped
 from statelib.wire.ragged import Ragged, from_fixed, from_list
 
 SHORT = st.lists(st.binary(max_size=20))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelib.backends.key_order import byte_order, quick_order
+from statelib.backends.keys.order import byte_order, quick_order
 from statelib.wire.ragged import as_arrow, as_ragged, from_list
 
 SHORT = st.lists(st.binary(max_size=20))

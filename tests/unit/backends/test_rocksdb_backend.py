@@ -8,7 +8,7 @@ import pytest
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
 from statelib.backends.rocksdb.database import FILE_NAME
 from statelib.backends.rocksdb.leases import Leases
-from statelib.backends.rocksdb.stored import key_group_bounds, scan_stored
+from statelib.backends.rocksdb.reading.stored import key_group_bounds, scan_stored
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
@@ -92,7 +92,7 @@ def test_a_native_checkpoint_can_be_read_after_later_writes(backend: RocksDBKeye
 def test_a_scan_finds_what_lookups_find(backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     held = sorted(entries(backend, "means"))
     keys = [key + suffix for key in held[::3] for suffix in (b"", b"\0")][::-1]
-    monkeypatch.setattr("statelib.backends.rocksdb.scan.SCAN_ROWS", 7)
+    monkeypatch.setattr("statelib.backends.rocksdb.reading.scan.SCAN_ROWS", 7)
     results = {}
     for per_key in (0, 1000):
         monkeypatch.setattr("statelib.backends.rocksdb.backend.SCANNED_PER_KEY", per_key)

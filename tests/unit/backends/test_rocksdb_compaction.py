@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from statelib.backends.rocksdb import compaction, new_tables
+from statelib.backends.rocksdb import compaction
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.compaction import FEW, MANY
+from statelib.backends.rocksdb.writing import new_tables
 from statelib.errors import CorruptStateError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups

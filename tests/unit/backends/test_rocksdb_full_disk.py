@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from statelib.backends.rocksdb import new_tables
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.rocksdb.writing import new_tables
 from statelib.errors import RetryableError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange

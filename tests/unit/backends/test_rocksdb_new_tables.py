@@ -9,11 +9,12 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan
-from statelib.backends.rocksdb import new_tables, reading
+from statelib.backends.keys.order import byte_order
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
-from statelib.backends.rocksdb.stored import scan_stored
+from statelib.backends.rocksdb.reading import entries as reading
+from statelib.backends.rocksdb.reading.stored import scan_stored
+from statelib.backends.rocksdb.writing import new_tables
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.serializers.entries.rows import StateRows, statistics_of

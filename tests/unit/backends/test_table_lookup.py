@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rocksdict import Rdict
 
-from statelib.backends.rocksdb.table_lookup import TableLookup
-from statelib.backends.rocksdb.table_scan import Placed, TableScan, tables_of
+from statelib.backends.rocksdb.reading.table_lookup import TableLookup
+from statelib.backends.rocksdb.reading.table_scan import Placed, TableScan, tables_of
 from statelib.errors import CorruptStateError
 from statelib.formats.sst.sorted_table import Table
 from statelib.serializers.entries.rows import StateRows

@@ -19,10 +19,10 @@ from rocksdict import (
 )
 
 from statelib.backends.keyed import StateScan
-from statelib.backends.rocksdb import table_scan
 from statelib.backends.rocksdb.database import family_options, open_writable, without_wal
-from statelib.backends.rocksdb.scan import RocksDBScan
-from statelib.backends.rocksdb.table_scan import TableScan, tables_of
+from statelib.backends.rocksdb.reading import table_scan
+from statelib.backends.rocksdb.reading.scan import RocksDBScan
+from statelib.backends.rocksdb.reading.table_scan import TableScan, tables_of
 from statelib.errors import CorruptStateError
 from statelib.formats.sst.sorted_table import Table, open_table
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statelib.backends import distinct_keys, written_keys
-from statelib.backends.distinct_keys import KeyCounter
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.keys import distinct as distinct_keys
+from statelib.backends.keys.distinct import KeyCounter
 from statelib.backends.rocksdb import backend as rocksdb
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
-from statelib.backends.written_keys import WrittenKeys
+from statelib.backends.wrappers import written_keys
+from statelib.backends.wrappers.written_keys import WrittenKeys
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, no_keys
 from statelib.model.types import LONG, STRING, VOID, StateType, Tuple

@@ -19,7 +19,7 @@ from statelib.flows.views.inspection import resolve
 from statelib.formats.keyed.header import MetaInfo, MetaKind, write_meta_info
 from statelib.model.types import JAVA_SCALARS, SCALARS, WINDOWS
 from statelib.savepoints.lines import export_lines
-from statelib.savepoints.verification import verify
+from statelib.savepoints.verification.snapshots import verify
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import WORDS, parse_type
 from statelib.wire.writer import Writer

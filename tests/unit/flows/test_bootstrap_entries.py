@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.definition.bootstrap import Bootstrap
 from statelib.errors import InvalidRequestError
 from statelib.flows.savepoint.bootstrap import chunks, entries_of, made_of

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelib.backends.key_order import byte_order
+from statelib.backends.keys.order import byte_order
 from statelib.errors import CorruptStateError
 from statelib.formats.canonical.chunks import Chunk, ChunkedStream
 from statelib.formats.canonical.encoder import encode_canonical

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.definition.pipeline import Pipeline
 from statelib.functions.user_code.hooks import SnapshotContext
 from statelib.testing.local_run import LocalRun

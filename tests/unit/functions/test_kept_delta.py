@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from statelib.backends.side_data import SideData, StoredSideData
+from statelib.backends.operator.side_data import SideData, StoredSideData
 from statelib.functions.mending.kept_delta import KeptDelta, decoded
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.key_groups import KeyGroupRange

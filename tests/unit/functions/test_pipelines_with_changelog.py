@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.definition.pipeline import load_pipeline
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from statelib.backends.operator import OperatorStateBackend
-from statelib.backends.side_data import SideData, StoredSideData
+from statelib.backends.operator.side_data import SideData, StoredSideData
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import SideDataRecord

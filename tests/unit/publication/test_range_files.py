@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from statelib.model.key_groups import KeyGroupRange
-from statelib.publication import range_files
-from statelib.publication.parquet_manifest import TableFile
-from statelib.publication.range_files import write_changed_files
+from statelib.publication.parquet import range_files
+from statelib.publication.parquet.manifest import TableFile
+from statelib.publication.parquet.range_files import write_changed_files
 from statelib.publication.target import Commit, Content, Write
 
 SCHEMA = pa.schema([("k", pa.int64())])

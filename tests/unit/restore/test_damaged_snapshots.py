@@ -11,7 +11,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, StatelibError
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, RelativeFileStateHandle
 from statelib.model.state import StateStatistics
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.testing.keyed_samples import all_entries
 from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored

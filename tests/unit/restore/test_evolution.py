@@ -29,7 +29,7 @@ from statelib.model.types import (
     Ttl,
     Tuple,
 )
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.schemas.compatibility import Compatibility
 from statelib.restore.schemas.evolution import evolve
 from statelib.restore.schemas.migration import migration

@@ -12,7 +12,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import DOUBLE, LONG, STRING, Field, ListOf, MapOf, Row, StateType, Tuple
 from statelib.restore.entries import iter_entries
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.schemas.matching import as_stored
 from statelib.testing.keyed_samples import MEANS, PER_PLACE, TOTALS, VISITS, all_entries, sample_schema
 from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored

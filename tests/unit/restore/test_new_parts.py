@@ -15,8 +15,8 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
-from statelib.restore.new_parts import merged_key_groups, written_key_groups
 from statelib.restore.plan import RestoreSource
+from statelib.restore.stored.new_parts import merged_key_groups, written_key_groups
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.storage.filesystem.reader import DirectoryReader
 

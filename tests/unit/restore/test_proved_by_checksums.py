@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.errors import CorruptStateError
 from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateStatistics
 from statelib.restore import entries as formats
-from statelib.restore.keyed import restore_heap
+from statelib.restore.live.keyed import restore_heap
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.rows import StateRows
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy

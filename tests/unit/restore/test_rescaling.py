@@ -12,20 +12,20 @@ from rocksdict import Rdict
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.rocksdb import scan, table_scan
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.database import open_readable
+from statelib.backends.rocksdb.reading import scan, table_scan
 from statelib.coordinator.state_assignment import assign
 from statelib.errors import CorruptStateError
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.model.state import KeyedStateSchema, StateStatistics
-from statelib.restore.base import choose_base, restored_in_place
 from statelib.restore.check import check_content
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.base import choose_base, restored_in_place
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.restore.rocksdb_files import materialise
+from statelib.restore.stored.rocksdb_files import materialise
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy

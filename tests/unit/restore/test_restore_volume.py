@@ -6,7 +6,7 @@ import pytest
 
 from statelib.coordinator.state_assignment import assign
 from statelib.model.key_groups import subtask_ranges
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.live.keyed import restore_heap, restore_rocksdb
 from statelib.restore.volume import bytes_to_read, entries_to_read
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import fill, sample_schema

@@ -13,9 +13,9 @@ from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.model.state import StateKind
-from statelib.restore.base import choose_base, restored_in_place
 from statelib.restore.check import check_content
-from statelib.restore.keyed import restore_rocksdb
+from statelib.restore.live.base import choose_base, restored_in_place
+from statelib.restore.live.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot

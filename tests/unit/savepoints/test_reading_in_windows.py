@@ -14,7 +14,7 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.restore.check import count_keys
 from statelib.restore.entries import windows_of
-from statelib.savepoints.stored_content import read_content
+from statelib.savepoints.verification.stored_content import read_content
 from statelib.testing.keyed_samples import owned, put, sample_schema
 from statelib.testing.stored_checkpoints import Way, store_checkpoint
 

@@ -3,7 +3,7 @@
 import pytest
 
 from statelib.errors import InvalidRequestError
-from statelib.savepoints.sampling import picked, sample, seed_of
+from statelib.savepoints.verification.sampling import picked, sample, seed_of
 
 URIS = [f"file:/state/sales/chk-{n}/{n * 7919:032x}-0-1" for n in range(2000)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
 from statelib.errors import CorruptStateError
 from statelib.model.handles import (
     ByteStreamStateHandle,

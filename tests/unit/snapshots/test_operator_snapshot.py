@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.coordinator.operator_assignment import redistribute
 from statelib.errors import InvalidRequestError, RetryableError
 from statelib.model.handles import OperatorStreamStateHandle, RelativeFileStateHandle

@@ -12,7 +12,7 @@ from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, Incre
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.restore.keyed import restore_rocksdb
+from statelib.restore.live.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy

@@ -1,7 +1,7 @@
 import pyarrow as pa
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
-from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.operator.state import OperatorStateBackend
 from statelib.definition.pipeline import Pipeline
 from statelib.functions.state_function import Progress
 from statelib.model.key_groups import all_key_groups

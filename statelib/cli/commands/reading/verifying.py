@@ -25,8 +25,8 @@ from statelib.model.amounts import amount, plural
 from statelib.model.record import CheckpointRecord
 from statelib.model.types import StateType
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.sampling import Sample, sample, seed_of
-from statelib.savepoints.verification import Verification, verify_at, verify_sample
+from statelib.savepoints.verification.sampling import Sample, sample, seed_of
+from statelib.savepoints.verification.snapshots import Verification, verify_at, verify_sample
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from statelib.errors import NotFoundError, RetryableError, UnsupportedError
 from statelib.extras import require
-from statelib.publication.iceberg_catalog import open_catalog
+from statelib.publication.iceberg.catalog import open_catalog
 from statelib.spark.events.tables.table_log import CHANGE_COLUMNS, as_changed, before_moment, first_line, history_gone
 
 if TYPE_CHECKING:

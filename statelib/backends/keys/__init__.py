@@ -1,0 +1,1 @@
+"""Serialized keys as columns: finding, counting and sorting them."""

@@ -1,0 +1,1 @@
+"""Writing tables in columns, which RocksDB takes in whole."""

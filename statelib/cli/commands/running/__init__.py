@@ -1,0 +1,1 @@
+"""The commands that start a run of a pipeline, or a Spark job in its place."""

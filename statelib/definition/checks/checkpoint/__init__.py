@@ -1,0 +1,1 @@
+"""Checks of the settings in ``checkpoint:`` that need states and sources of a certain kind."""

@@ -1,0 +1,1 @@
+"""Checks of ``source:``, ``sources:`` and ``schedule:``."""

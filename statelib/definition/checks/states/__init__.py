@@ -1,0 +1,1 @@
+"""Checks of ``states:`` and ``operator_state:``."""

@@ -1,0 +1,1 @@
+"""Published tables in the format Iceberg."""

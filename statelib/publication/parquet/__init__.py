@@ -1,0 +1,1 @@
+"""Published tables as plain Parquet files, in a directory or in a bucket."""

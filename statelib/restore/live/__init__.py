@@ -1,0 +1,1 @@
+"""The live backend that a restore makes from old handles."""

@@ -1,0 +1,1 @@
+"""Files of old checkpoints where they are stored: reading, copying and proving them."""

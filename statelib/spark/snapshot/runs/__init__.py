@@ -1,0 +1,1 @@
+"""Whole runs in one process for the command line: the same steps as the tasks of a DAG."""
