@@ -65,7 +65,8 @@ def compare_states(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Di
     old, new = stored.value_type, wanted.value_type
     if isinstance(old, Ttl) and isinstance(new, Ttl):
         old, new = old.value, new.value
-    return (*_windows(stored, wanted), *_types(old, new, "the value", evolving(wanted)), *_meanings(stored, wanted))
+    rule = evolving(stored, wanted)
+    return (*_windows(stored, wanted), *_types(old, new, "the value", rule), *_meanings(stored, wanted))
 
 
 def _windows(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Difference]:
@@ -95,24 +96,30 @@ class Evolving:
     """The rule for a Row in a value: whether its fields may change.
 
     ``closed`` forbids changes of this Row and of the Rows in it. ``fields`` holds the fields of this Row that have a
-    rule of their own. ``earlier`` holds the earlier names of its fields. The rule of a list is that of its elements."""
+    rule of their own. ``earlier`` holds the earlier names of its fields. ``named``: whether the stored names of fields
+    are those of a pipeline file. Flink stores no names. The rule of a list is that of its elements."""
 
     closed: bool = False
     fields: "Mapping[str, Evolving]" = dataclasses.field(default_factory=dict)
     earlier: EarlierNames = dataclasses.field(default_factory=dict)
+    named: bool = False
 
     def within(self, name: str) -> "Evolving":
         """Return the rule for the values of one field."""
-        return self.fields.get(name) or Evolving(self.closed)
+        return dataclasses.replace(self.fields.get(name) or Evolving(self.closed), named=self.named)
+
+    @property
+    def inner(self) -> "Evolving":
+        """The rule without earlier names, which only the fields of the outermost Row have."""
+        return dataclasses.replace(self, earlier={})
 
 
-def evolving(wanted: StateDescriptor) -> Evolving:
-    """Return the rule for the values of a state."""
+def evolving(stored: StateDescriptor, wanted: StateDescriptor) -> Evolving:
+    """Return the rule for the values of a state. A manifest records meanings for every state of a pipeline file."""
     aggregates = {meaning.field: _accumulator(meaning) for meaning in wanted.meanings if meaning.agg}
-    if "" in aggregates:
-        return aggregates[""]
     earlier = {meaning.field: meaning.renamed_from for meaning in wanted.meanings}
-    return Evolving(wanted.kind is StateKind.LIST, aggregates, earlier)
+    rule = aggregates.get("") or Evolving(wanted.kind is StateKind.LIST, aggregates, earlier)
+    return dataclasses.replace(rule, named=bool(stored.meanings))
 
 
 def _accumulator(meaning: FieldMeaning) -> Evolving:
@@ -127,7 +134,7 @@ def _types(stored: StateType, wanted: StateType, where: str, rule: Evolving) -> 
         case Scalar() | Decimal(), Scalar() | Decimal() if effect := _widening(stored, wanted):
             yield Difference(effect, f"{where}: {stored} widened to {wanted}")
         case (ArrayOf(old), ArrayOf(new)) | (ListOf(old), ListOf(new)):
-            yield from _types(old, new, f"{where}, elements", dataclasses.replace(rule, earlier={}))
+            yield from _types(old, new, f"{where}, elements", rule.inner)
         case MapOf(), MapOf() if keeps_bytes(stored.key, wanted.key):
             yield from _types(stored.value, wanted.value, f"{where}, values", rule.within(""))
         case Tuple(), Tuple() if len(stored.fields) == len(wanted.fields):
@@ -155,23 +162,46 @@ def _widening(stored: Scalar | Decimal, wanted: Scalar | Decimal) -> Compatibili
 
 
 def _rows(stored: Row, wanted: Row, where: str, rule: Evolving) -> Iterator[Difference]:
-    origin = field_origins(stored, wanted, rule.earlier)
+    origin = field_origins(stored, wanted, rule)
     names = [f.name for f in stored.fields]
     if rule.closed and (origin != tuple(range(len(names))) or len(names) != len(wanted.fields)):
         yield Difference(Compatibility.INCOMPATIBLE, f"{where}: expected {wanted}, found {stored}")
         return
-    yield from _moves(stored, wanted, where, origin)
+    yield from _ambiguous(stored, wanted, origin, rule.earlier)
+    yield from _moves(stored, wanted, where, origin, rule)
     for field, index in zip(wanted.fields, origin, strict=True):
         if index is not None:
             yield from _types(stored.fields[index].type, field.type, f"field {field.name!r}", rule.within(field.name))
 
 
-def _moves(stored: Row, wanted: Row, where: str, origin: tuple[int | None, ...]) -> Iterator[Difference]:
+def _ambiguous(stored: Row, wanted: Row, origin: tuple[int | None, ...], earlier: EarlierNames) -> Iterator[Difference]:
+    """Yield the fields that could continue either of two stored fields, of which the other one would be dropped."""
+    gone = {field.name for i, field in enumerate(stored.fields) if i not in origin}
+    for field, index in zip(wanted.fields, origin, strict=True):
+        others = [name for name in earlier.get(field.name, ()) if name in gone]
+        if index is not None and others:
+            text = ambiguous("field", field.name, stored.fields[index].name, others[0])
+            yield Difference(Compatibility.INCOMPATIBLE, text)
+
+
+def ambiguous(what: str, name: str, origin: str, other: str) -> str:
+    """Return the text about a field or state that has the name ``name`` and could continue ``origin`` or ``other``,
+    which are both stored. The one that it does not continue would be dropped."""
+    return (
+        f"{what} {name!r}: stored are both {origin!r} and {other!r}, and 'renamed_from' names {other!r}: to continue"
+        f" {other!r}, leave {origin!r} out one run earlier; to continue {origin!r} and drop {other!r}, take {other!r}"
+        " out of 'renamed_from'"
+    )
+
+
+def _moves(
+    stored: Row, wanted: Row, where: str, origin: tuple[int | None, ...], rule: Evolving
+) -> Iterator[Difference]:
     """Yield the fields that are added, dropped, renamed or moved."""
     gone = [field for i, field in enumerate(stored.fields) if i not in origin]
     for field, index in zip(wanted.fields, origin, strict=True):
         if index is None:
-            yield _added(field, gone)
+            yield _added(field, gone, can_be_renamed=field.name in rule.earlier)
         elif stored.fields[index].name != field.name:
             yield Difference(Compatibility.AS_IS, f"field {field.name!r} was called {stored.fields[index].name!r}")
     for field in gone:
@@ -181,33 +211,35 @@ def _moves(stored: Row, wanted: Row, where: str, origin: tuple[int | None, ...])
         yield Difference(Compatibility.AFTER_MIGRATION, f"{where}: fields in another order")
 
 
-def _added(field: Field, gone: Sequence[Field]) -> Difference:
+def _added(field: Field, gone: Sequence[Field], *, can_be_renamed: bool) -> Difference:
     """Return the difference of a new field. It is incompatible if a field of the same type was removed, because the new
-    field is then probably that field with another name."""
+    field is then probably that field with another name. ``can_be_renamed``: whether a pipeline file has a place for
+    its earlier names. The columns of a stored event and the fields of a declared Row have none."""
     for other in gone:
         if as_stored(other.type) == as_stored(field.type):
+            continued = f"say 'renamed_from: {other.name}'" if can_be_renamed else f"call it {other.name!r} as before"
             return Difference(
                 Compatibility.INCOMPATIBLE,
                 f"field {field.name!r}: expected {field.type}, found no such field but {other.name!r} of the same type:"
-                f" say 'renamed_from: {other.name}', or leave {other.name!r} out one run earlier",
+                f" {continued}, or leave {other.name!r} out one run earlier, which drops its values",
             )
     return Difference(Compatibility.AFTER_MIGRATION, f"field {field.name!r} ({field.type}) is new: null")
 
 
-def field_origins(stored: Row, wanted: Row, earlier: EarlierNames) -> tuple[int | None, ...]:
+def field_origins(stored: Row, wanted: Row, rule: Evolving) -> tuple[int | None, ...]:
     """Return the index in the stored Row per wanted field, or None if the field is new.
 
     Fields are matched by name, then by earlier names. They are matched by position if the stored Row has no names,
     because Flink does not write names. A wanted field with the name of another position shows that the names count."""
     names = [field.name for field in stored.fields]
-    if names == [f"f{i}" for i in range(len(names))] and len(names) == len(wanted.fields):
+    if not rule.named and names == [f"f{i}" for i in range(len(names))] and len(names) == len(wanted.fields):
         pairs = zip(names, wanted.fields, strict=True)
         if all(field.name == name or field.name not in names for name, field in pairs):
             return tuple(range(len(names)))
     present = {field.name for field in wanted.fields}
     origin: list[int | None] = []
     for field in wanted.fields:
-        former = [name for name in earlier.get(field.name, ()) if name not in present]
+        former = [name for name in rule.earlier.get(field.name, ()) if name not in present]
         origin.append(next((names.index(name) for name in (field.name, *former) if name in names), None))
     return tuple(origin)
 

@@ -4,7 +4,7 @@ Source: docs/spec/formats.md#writing-a-savepoint; StateSerializerProvider, TypeS
 ``--allowNonRestoredState`` of Flink.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from statelib.errors import InvalidRequestError
@@ -12,7 +12,7 @@ from statelib.model.amounts import number_of
 from statelib.model.session_state import window_set
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.restore.plan import RestoreSource
-from statelib.restore.schemas.compatibility import ORDER, Compatibility, Difference, compare_states
+from statelib.restore.schemas.compatibility import ORDER, Compatibility, Difference, ambiguous, compare_states
 from statelib.restore.schemas.matching import check_same_keys, describe
 from statelib.restore.schemas.migration import migration
 from statelib.serializers.entries.rows import StateRows
@@ -111,7 +111,9 @@ def evolve(wanted: KeyedStateSchema, stored: KeyedStateSchema) -> Evolution:
     Raise InvalidRequestError (``max-parallelism-changed``, ``state-schema-changed`` if the key type differs)."""
     check_same_keys(wanted, stored)
     stored_states = {d.name: d for d in stored.states}
-    resolutions = tuple(_resolve(d, origin, stored_states) for d, origin in _origins(wanted, list(stored_states)))
+    origins = list(_origins(wanted, list(stored_states)))
+    dropped = stored_states.keys() - {origin for _, origin in origins}
+    resolutions = tuple(_resolve(d, origin, stored_states, dropped) for d, origin in origins)
     restored = {resolution.stored for resolution in resolutions}
     return Evolution(wanted, stored, resolutions, tuple(name for name in stored_states if name not in restored))
 
@@ -124,10 +126,16 @@ def _origins(wanted: KeyedStateSchema, stored: Sequence[str]) -> Iterator[tuple[
         yield descriptor, next((name for name in (descriptor.name, *former) if name in stored), None)
 
 
-def _resolve(wanted: StateDescriptor, origin: str | None, stored: dict[str, StateDescriptor]) -> Resolution:
+def _resolve(
+    wanted: StateDescriptor, origin: str | None, stored: dict[str, StateDescriptor], dropped: Set[str]
+) -> Resolution:
     if origin is None:
         return Resolution(wanted.name, None, Compatibility.AS_IS, ("new: starts empty",))
     differences = compare_states(stored[origin], wanted)
+    others = [name for name in wanted.renamed_from if name in dropped]
+    if others and wanted.kind is not StateKind.TIMERS:  # timers are lost only if some are left
+        text = ambiguous("state", wanted.name, origin, others[0])
+        differences += (Difference(Compatibility.INCOMPATIBLE, text),)
     if wanted.has_sessions and not stored[origin].windows and window_set(origin) not in stored:
         text = "expected session windows, found windows of a fixed size"
         differences += (Difference(Compatibility.INCOMPATIBLE, text),)

@@ -147,6 +147,36 @@ def _histogram(*bounds: float) -> StateDescriptor:
             "field 'y' was called 'x'",
         ),
         (
+            _state(_row(x=LONG, y=LONG), FieldMeaning("x", "sum", "a"), FieldMeaning("y", "sum", "b")),
+            _state(_row(x=LONG), FieldMeaning("x", "sum", "b", renamed_from=("y",))),
+            NO,
+            "field 'x': stored are both 'x' and 'y', and 'renamed_from' names 'y': to continue 'y', leave 'x' out one",
+        ),
+        (
+            _state(_row(y=LONG), FieldMeaning("y", "sum", "b")),
+            _state(_row(x=LONG), FieldMeaning("x", "sum", "b", renamed_from=("y",))),
+            AS_IS,
+            "field 'x' was called 'y'",
+        ),
+        (
+            _state(_row(x=LONG), FieldMeaning("x", "sum", "b")),
+            _state(_row(x=LONG, z=STRING), FieldMeaning("x", "sum", "b", renamed_from=("y",)), FieldMeaning("z")),
+            AFTER,
+            "field 'z' (string) is new: null",
+        ),
+        (
+            _state(_row(f0=LONG, f1=LONG), FieldMeaning("f0", "sum", "a"), FieldMeaning("f1", "sum", "a")),
+            _state(_row(f0=LONG, x=LONG), FieldMeaning("f0", "sum", "a"), FieldMeaning("x", "sum", "b")),
+            NO,
+            "field 'x': expected long, found no such field but 'f1' of the same type: say 'renamed_from: f1', or leave",
+        ),
+        (
+            _state(_row(value=_row(a=INT, b=STRING), by_t=LONG), FieldMeaning("", "last", together=True)),
+            _state(_row(value=_row(a=INT, c=STRING), by_t=LONG), FieldMeaning("", "last", together=True)),
+            NO,
+            "found no such field but 'b' of the same type: call it 'b' as before, or leave 'b' out one run earlier",
+        ),
+        (
             _state(_row(x=SUM_AND_COUNT), FieldMeaning("x", "avg", "a")),
             _state(_row(x=_row(count=LONG, sum=DOUBLE)), FieldMeaning("x", "avg", "a")),
             NO,
@@ -225,6 +255,15 @@ def test_an_existing_state_is_never_used_under_an_earlier_name(full: Stored) -> 
     wanted = _schema(replace(MEANS, name="other", renamed_from=("means",)), MEANS, TOTALS, VISITS, PER_PLACE)
     resolutions = {r.state: r.stored for r in evolve(wanted, full.source.schema).resolutions}
     assert (resolutions["other"], resolutions["means"]) == (None, "means")
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_a_state_does_not_continue_one_of_its_name_if_it_is_renamed_from_another(full: Stored, allow: bool) -> None:
+    """Otherwise the entries of the other state would be dropped, and those of this state would mean something else."""
+    wanted = _schema(replace(MEANS, renamed_from=("totals",)), VISITS, PER_PLACE)
+    with pytest.raises(InvalidRequestError, match="state 'means': stored are both 'means' and 'totals'") as caught:
+        evolve(wanted, full.source.schema).check(allow_non_restored=allow)
+    assert caught.value.kind == "state-schema-changed"
 
 
 def test_a_state_is_left_out_only_if_the_pipeline_allows_it(
