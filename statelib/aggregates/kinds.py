@@ -29,6 +29,9 @@ DECIMAL = "decimal"
 """The name of the decimal types of all precisions."""
 RETRACTABLE = frozenset({"count", "sum", "avg", "histogram"})
 """The aggregates that can take an event back."""
+NULL_IF_EMPTY = frozenset({"avg", "histogram"})
+"""The aggregates of these that fail if a value is taken back that was not added, and that are null without values. So
+an accumulator that is null does not show whether the entry has values from before the field was added."""
 NUMERIC = ("byte", "short", "int", "long", "float", "double", DECIMAL)
 WHOLE = ("byte", "short", "int", "long")
 HASHED = (*WHOLE, "string", "bytes")

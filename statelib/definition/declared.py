@@ -125,6 +125,12 @@ class DeclaredPipeline(Part):
         """Whether events of a source can delete their key or take back an earlier event."""
         return self.has_deletes or self.has_retractions
 
+    @property
+    def retracted_columns(self) -> frozenset[str]:
+        """The columns of the sources whose events can take back earlier events."""
+        changing = (source for source in self.inputs.values() if source.changes is not None)
+        return frozenset(name for source in changing for name in source.columns)
+
     def declared_columns(self) -> dict[str, str]:
         """Return the types of the columns as text: the columns of the first source in the order of the file, then those
         that only later sources have."""
@@ -147,7 +153,9 @@ class DeclaredPipeline(Part):
         """Return the schema of the keyed state: key type, max parallelism, the states in order, then the timers and
         other states that belong to them."""
         columns = self.column_types()
-        states = tuple(descriptor_of(name, state, columns) for name, state in self._whole_states(columns))
+        states = tuple(
+            descriptor_of(name, state, columns, self.retracted_columns) for name, state in self._whole_states(columns)
+        )
         beside = tuple(each for name, state in self.states.items() for each in states_beside(name, state))
         return KeyedStateSchema(self.key_type(), self.max_parallelism, states + beside)
 

@@ -1,9 +1,9 @@
 """Descriptors and functions for the checked states of a pipeline file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
-from statelib.aggregates.kinds import AggregateSpec, Nulls, hashed_kind
+from statelib.aggregates.kinds import NULL_IF_EMPTY, AggregateSpec, Nulls, hashed_kind
 from statelib.definition.parts.durations import milliseconds, normal_form
 from statelib.definition.parts.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
 from statelib.definition.parts.types import type_of
@@ -57,8 +57,10 @@ def with_whole_rows(state: StateDefinition, columns: Types, key: tuple[str, ...]
     return state.model_copy(update={"fields": fields, "value": state.value and named(state.value)})
 
 
-def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDescriptor:
-    """Return the descriptor of a keyed state."""
+def descriptor_of(
+    name: str, state: StateDefinition, columns: Types, retracted: Set[str] = frozenset()
+) -> StateDescriptor:
+    """Return the descriptor of a keyed state. ``retracted``: the columns whose values a change log may take back."""
     user_key_type = columns[state.user_key] if state.user_key is not None else None
     value_type = _value_type(state, columns)
     if state.ttl is not None:
@@ -69,7 +71,7 @@ def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDes
         value_type,
         user_key_type,
         namespace_type=VOID if state.window is None else TIME_WINDOW,
-        meanings=tuple(_meanings(state, columns)),
+        meanings=tuple(_meanings(state, columns, retracted)),
         renamed_from=state.renamed_from,
         windows="" if state.window is None else _windows(state.window),
     )
@@ -85,7 +87,7 @@ def _windows(window: WindowSettings) -> str:
     return f"tumbling {normal_form(window.tumbling)}"
 
 
-def _meanings(state: StateDefinition, columns: Types) -> Iterator[FieldMeaning]:
+def _meanings(state: StateDefinition, columns: Types, retracted: Set[str]) -> Iterator[FieldMeaning]:
     fields = state.fields if state.value is None else {"": state.value}
     for name, field in fields.items():
         of = field.of if isinstance(field.of, str) else None
@@ -101,6 +103,7 @@ def _meanings(state: StateDefinition, columns: Types) -> Iterator[FieldMeaning]:
             together=bool(field.together),
             where=field.where,
             hashes=hashed_kind(agg, columns[of]) if of is not None else "",
+            needs_all_events=agg in NULL_IF_EMPTY and of in retracted,
         )
 
 

@@ -41,7 +41,8 @@ class FieldMeaning:
     had in older snapshots. ``keeps_nulls``: ``first`` and ``last`` also take null as a value. ``together``: the
     accumulator holds several columns of one event. ``where``: the boolean column of the events that count, '' if all
     events do. ``hashes``: the kind of values whose hashes a sketch holds, "whole numbers" or "texts or bytes"; '' if it
-    holds none, and in the manifests of older versions."""
+    holds none, and in the manifests of older versions. ``needs_all_events``: the field must have been there since the
+    first event, because a change log may take back any value; as ``renamed_from``, it is not recorded."""
 
     field: str
     agg: str = ""
@@ -53,6 +54,7 @@ class FieldMeaning:
     together: bool = False
     where: str = ""
     hashes: str = ""
+    needs_all_events: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,9 @@ class StateDescriptor:
         return self.windows.startswith("session ")
 
     def as_recorded(self) -> "StateDescriptor":
-        """Return the description without earlier names, as the manifest of a snapshot has it."""
-        meanings = tuple(replace(meaning, renamed_from=()) for meaning in self.meanings)
+        """Return the description as the manifest of a snapshot has it: without earlier names and conditions for adding
+        fields."""
+        meanings = tuple(replace(meaning, renamed_from=(), needs_all_events=False) for meaning in self.meanings)
         return replace(self, meanings=meanings, renamed_from=())
 
 

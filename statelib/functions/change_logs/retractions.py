@@ -99,7 +99,8 @@ def without(spec: AggregateSpec, accumulators: pa.Array, retracted: pa.Array) ->
             f"{spec.agg}: {-pc.min(counts).as_py()} more values of one key are taken back than were applied to it",
             kind="retracted-too-often",
             hint="the changes of the source must begin with all rows, such as Debezium's snapshot, and each must have "
-            "the row before it whole, such as with PostgreSQL's REPLICA IDENTITY FULL",
+            "the row before it whole, such as with PostgreSQL's REPLICA IDENTITY FULL; a state that was added later "
+            "has no earlier rows: replay all intervals in a pipeline of another name, or seed one",
         )
     if spec.agg == "avg":
         return pc.if_else(pc.equal(counts, 0), pa.scalar(None, result.type), result)

@@ -97,12 +97,14 @@ class Evolving:
 
     ``closed`` forbids changes of this Row and of the Rows in it. ``fields`` holds the fields of this Row that have a
     rule of their own. ``earlier`` holds the earlier names of its fields. ``named``: whether the stored names of fields
-    are those of a pipeline file. Flink stores no names. The rule of a list is that of its elements."""
+    are those of a pipeline file. Flink stores no names. ``unaddable`` holds the aggregates of fields that cannot be
+    added. The rule of a list is that of its elements."""
 
     closed: bool = False
     fields: "Mapping[str, Evolving]" = dataclasses.field(default_factory=dict)
     earlier: EarlierNames = dataclasses.field(default_factory=dict)
     named: bool = False
+    unaddable: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def within(self, name: str) -> "Evolving":
         """Return the rule for the values of one field."""
@@ -110,15 +112,16 @@ class Evolving:
 
     @property
     def inner(self) -> "Evolving":
-        """The rule without earlier names, which only the fields of the outermost Row have."""
-        return dataclasses.replace(self, earlier={})
+        """The rule without earlier names and aggregates, which only the fields of the outermost Row have."""
+        return dataclasses.replace(self, earlier={}, unaddable={})
 
 
 def evolving(stored: StateDescriptor, wanted: StateDescriptor) -> Evolving:
     """Return the rule for the values of a state. A manifest records meanings for every state of a pipeline file."""
     aggregates = {meaning.field: _accumulator(meaning) for meaning in wanted.meanings if meaning.agg}
     earlier = {meaning.field: meaning.renamed_from for meaning in wanted.meanings}
-    rule = aggregates.get("") or Evolving(wanted.kind is StateKind.LIST, aggregates, earlier)
+    unaddable = {meaning.field: meaning.agg for meaning in wanted.meanings if meaning.needs_all_events}
+    rule = aggregates.get("") or Evolving(wanted.kind is StateKind.LIST, aggregates, earlier, unaddable=unaddable)
     return dataclasses.replace(rule, named=bool(stored.meanings))
 
 
@@ -201,7 +204,7 @@ def _moves(
     gone = [field for i, field in enumerate(stored.fields) if i not in origin]
     for field, index in zip(wanted.fields, origin, strict=True):
         if index is None:
-            yield _added(field, gone, can_be_renamed=field.name in rule.earlier)
+            yield _added(field, gone, rule)
         elif stored.fields[index].name != field.name:
             yield Difference(Compatibility.AS_IS, f"field {field.name!r} was called {stored.fields[index].name!r}")
     for field in gone:
@@ -211,18 +214,29 @@ def _moves(
         yield Difference(Compatibility.AFTER_MIGRATION, f"{where}: fields in another order")
 
 
-def _added(field: Field, gone: Sequence[Field], *, can_be_renamed: bool) -> Difference:
+def _added(field: Field, gone: Sequence[Field], rule: Evolving) -> Difference:
     """Return the difference of a new field. It is incompatible if a field of the same type was removed, because the new
-    field is then probably that field with another name. ``can_be_renamed``: whether a pipeline file has a place for
-    its earlier names. The columns of a stored event and the fields of a declared Row have none."""
+    field is then probably that field with another name. A pipeline file has no place for the earlier names of the
+    columns of a stored event and of the fields of a declared Row."""
     for other in gone:
         if as_stored(other.type) == as_stored(field.type):
-            continued = f"say 'renamed_from: {other.name}'" if can_be_renamed else f"call it {other.name!r} as before"
+            continued = (
+                f"say 'renamed_from: {other.name}'"
+                if field.name in rule.earlier
+                else f"call it {other.name!r} as before"
+            )
             return Difference(
                 Compatibility.INCOMPATIBLE,
                 f"field {field.name!r}: expected {field.type}, found no such field but {other.name!r} of the same type:"
                 f" {continued}, or leave {other.name!r} out one run earlier, which drops its values",
             )
+    if field.name in rule.unaddable:
+        return Difference(
+            Compatibility.INCOMPATIBLE,
+            f"field {field.name!r}: expected {rule.unaddable[field.name]}, found no such field, and it cannot be added:"
+            " the source takes back values of earlier events, which would not be in it; a pipeline of another name that"
+            " replays all events, or is seeded, can have it",
+        )
     return Difference(Compatibility.AFTER_MIGRATION, f"field {field.name!r} ({field.type}) is new: null")
 
 
