@@ -328,12 +328,14 @@ def sum_overflow(spec: AggregateSpec) -> InvalidRequestError:
             f"sum of {spec.column}: expected at most {MAX_DIGITS} digits, {digits[1]} of them after the point, found "
             "more",
             kind="sum-overflow",
-            hint="declare the column with a smaller scale, or as double",
+            hint="declare the column with a smaller scale, or as double, in a pipeline of another name, and replay; "
+            "the stored sums cannot become of such a type",
         )
     return InvalidRequestError(
         f"sum of {spec.column if spec.of else 'events'}: expected within a long (64 bits), found more",
         kind="sum-overflow",
-        hint="declare the column as decimal(19, 0), whose sum has 38 digits, or as double",
+        hint="declare the column as decimal(19, 0), whose sum has 38 digits and continues the stored one; if the state "
+        "has an avg of the column, declare a second column for the sum, with 'expr'",
     )
 
 

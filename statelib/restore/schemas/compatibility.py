@@ -33,7 +33,10 @@ WIDER = {
     "int": ("long",),
     "float": ("double",),
 }
-"""The wider types of each number type, which hold all its values without loss."""
+"""The wider types of each number type, which hold all its values without loss. Decimals are compared by digits."""
+
+WHOLE_DIGITS = {"byte": 3, "short": 5, "int": 10, "long": 19}
+"""The digits that a decimal needs before the point to hold all values of a type of whole numbers."""
 
 EarlierNames = Mapping[str, Sequence[str]]
 """The earlier names of each field."""
@@ -151,11 +154,13 @@ def _types(stored: StateType, wanted: StateType, where: str, rule: Evolving) -> 
 
 def _widening(stored: Scalar | Decimal, wanted: Scalar | Decimal) -> Compatibility | None:
     """Return the effect of another type of numbers; None if it cannot hold every stored value. A decimal type can if it
-    has no fewer digits on either side of the point. Whether a BigDecimal of Flink fits is found out when it is read."""
+    has no fewer digits on either side of the point than a decimal, or no fewer before it than a whole number. Whether a
+    BigDecimal of Flink fits is found out when it is read."""
     if isinstance(wanted, Scalar):
         wider = isinstance(stored, Scalar) and wanted.name in WIDER.get(stored.name, ())
     elif isinstance(stored, Scalar):
-        wider = stored == BIGDECIMAL
+        digits = WHOLE_DIGITS.get(stored.name)
+        wider = stored == BIGDECIMAL or (digits is not None and wanted.precision - wanted.scale >= digits)
     elif keeps_bytes(stored, wanted):
         return Compatibility.AS_IS
     else:

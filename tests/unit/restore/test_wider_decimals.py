@@ -41,6 +41,12 @@ def migrated(stored: str, wanted: str, values: list[object]) -> list[object]:
         ("decimal(10, 2)", "sql<DECIMAL(10, 2)>", Compatibility.INCOMPATIBLE),
         ("double", "decimal(10, 2)", Compatibility.INCOMPATIBLE),
         ("decimal(10, 2)", "double", Compatibility.INCOMPATIBLE),
+        ("long", "decimal(38, 0)", Compatibility.AFTER_MIGRATION),
+        ("long", "decimal(19, 0)", Compatibility.AFTER_MIGRATION),
+        ("long", "decimal(20, 2)", Compatibility.INCOMPATIBLE),
+        ("int", "decimal(12, 2)", Compatibility.AFTER_MIGRATION),
+        ("int", "decimal(9, 0)", Compatibility.INCOMPATIBLE),
+        ("map<long, int>", "map<decimal(19, 0), int>", Compatibility.INCOMPATIBLE),
         ("map<decimal(9, 1), decimal(9, 1)>", "map<decimal(9, 1), decimal(9, 1)>", None),
         ("map<decimal(9, 1), long>", "map<decimal(9, 2), long>", Compatibility.INCOMPATIBLE),
     ],
@@ -51,6 +57,9 @@ def test_a_decimal_may_become_wider(stored: str, wanted: str, effect: Compatibil
 
 def test_values_keep_their_amount() -> None:
     assert migrated("decimal(10, 2)", "decimal(38, 6)", [Decimal("-12.34")]) == [Decimal("-12.340000")]
+    least, most = -(2**63), 2**63 - 1
+    assert migrated("long", "decimal(38, 0)", [least, most]) == [Decimal(least), Decimal(most)]
+    assert migrated("byte", "decimal(5, 2)", [-128, 127]) == [Decimal("-128.00"), Decimal("127.00")]
     flinks: list[object] = ["1", "-2.5", "1E+2", "0.0001"]
     assert migrated("bigdecimal", "decimal(7, 4)", flinks) == [Decimal(text) for text in flinks]
 
