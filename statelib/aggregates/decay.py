@@ -34,7 +34,7 @@ class Decay:
         times = np.asarray(numbers(columns[0], "i8"), np.int64)
         values = np.ones(len(codes)) if len(columns) == 1 else columns[1].cast(pa.float64(), safe=False).to_numpy()
         last = reduce_groups(pa.array(times), codes, grouping.size, "max").fill_null(0).to_numpy()
-        sums = np.bincount(codes, values * self._weights(last[codes], times), minlength=grouping.size)
+        sums = np.bincount(codes, self._faded(values, last[codes], times), minlength=grouping.size)
         return self._accumulators(
             np.asarray(sums, np.float64), last, columns[0].type, np.bincount(codes, minlength=grouping.size) == 0
         )
@@ -44,12 +44,16 @@ class Decay:
         (sums, times, valid), (sums_2, times_2, valid_2) = stored, added
         times, times_2 = np.where(valid, times, times_2), np.where(valid_2, times_2, times)
         last = np.maximum(times, times_2)
-        total = sums * self._weights(last, times) + sums_2 * self._weights(last, times_2)
+        with np.errstate(invalid="ignore"):  # infinities of both signs have no sum
+            total = self._faded(sums, last, times) + self._faded(sums_2, last, times_2)
         return self._accumulators(total, last, before.type.field(1).type, ~(valid | valid_2))
 
-    def _weights(self, last: Nanos, times: Nanos) -> Doubles:
+    def _faded(self, values: Doubles, last: Nanos, times: Nanos) -> Doubles:
+        """Return the values of ``times`` as they are at the times ``last``. An infinite value does not fade, also after
+        so many half-lives that its weight is rounded to 0."""
         # The difference of two times may exceed a long, but not a double.
-        return np.asarray(np.exp2((times.astype(np.float64) - last) / self.half_life_ns), np.float64)
+        weights = np.exp2((times.astype(np.float64) - last) / self.half_life_ns)
+        return np.asarray(np.multiply(values, weights, out=values.copy(), where=~np.isinf(values)), np.float64)
 
     def _accumulators(
         self, sums: Doubles, times: Nanos, time_type: pa.DataType, null: npt.NDArray[np.bool_]

@@ -55,6 +55,21 @@ def test_a_sum_beyond_a_long_is_an_error(values):
         merged(spec, pa.array([2**63 - 1]), pa.array([1]))
 
 
+@pytest.mark.parametrize("days", [1, 10**4])
+@pytest.mark.filterwarnings("error")
+def test_an_infinite_value_does_not_fade(days):
+    """After ten thousand half-lives the weight is 0, and 0 times infinity is no number."""
+    spec = AggregateSpec("decay", ("x", DOUBLE), (("t", LONG),), (86400e3,))
+    values, times = pa.array([-math.inf, 1.0]), pa.array([0, days * 86400 * 10**9])
+    both = [{"value": -math.inf, "by_t": times[1].as_py()}]
+    assert partial(spec, grouping(0, 0), x=values, t=times) == both
+    first, last = (
+        accumulator_of(spec).partial(pa.table({"x": values[i : i + 1], "t": times[i : i + 1]}), grouping(0))
+        for i in (0, 1)
+    )
+    assert merged(spec, first, last) == both == merged(spec, last, first)
+
+
 def test_the_largest_sum_is_not_an_error():
     spec = AggregateSpec("sum", ("x", LONG))
     assert merged(spec, pa.array([2**63 - 2]), pa.array([1])) == [2**63 - 1]
