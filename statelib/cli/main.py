@@ -10,18 +10,14 @@ from statelib.cli.commands import (
     catalogs,
     checkpoints,
     cleanup,
-    flink_savepoints,
     history,
-    imports,
-    mending,
     pipelines,
     publishing,
     quarantine,
     restores,
-    runs,
-    seeding,
 )
 from statelib.cli.commands.reading import comparing, hexdumping, inspecting, querying, verifying
+from statelib.cli.commands.running import flink_savepoints, imports, mending, runs, seeding
 from statelib.cli.ending import errors
 from statelib.cli.presenters.blocks import Line, show
 from statelib.flows.wiring import log_settings

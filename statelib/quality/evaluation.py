@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from statelib.model.amounts import amount
 from statelib.model.quality import QualityResult
-from statelib.quality.pages import page, text
+from statelib.quality.report.pages import page, text
 from statelib.quality.rules import AllowedValues, AtMost, Check, Equal, FoundRow, Frame, Library, Unanswerable
 from statelib.visible import visible
 

@@ -68,8 +68,8 @@ def _report(judged: _Judged, record: CheckpointRecord, docs_directory: str) -> s
 
     Raises InvalidRequestError (``report-not-written``) for an error of any type, because a library makes the pages
     from any kind of data."""
-    from statelib.quality.docs import fresh_directory, make_self_contained, write_index
     from statelib.quality.evaluation import write_page
+    from statelib.quality.report.directory import fresh_directory, make_self_contained, write_index
 
     directory = None
     try:

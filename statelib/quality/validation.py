@@ -7,7 +7,7 @@ from statelib.model.amounts import amount
 from statelib.model.quality import QualityResult
 from statelib.quality.deferred import deferred, without
 from statelib.quality.evaluation import MOST_SENTENCES, unanswered
-from statelib.quality.masking import masked
+from statelib.quality.report.masking import masked
 from statelib.quality.rules import Check, Frame, Library, Unanswerable
 
 # Only a few expectations of distributions need altair and scipy, which take a quarter of the whole import time.

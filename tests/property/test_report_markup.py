@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from statelib.quality.masking import masked, unmasked
-from statelib.quality.pages import CSP, self_contained
+from statelib.quality.report.masking import masked, unmasked
+from statelib.quality.report.pages import CSP, self_contained
 from statelib.visible import visible
 from tests.support.extent import rounds
 from tests.support.hostile_strings import ANY, hostile_text

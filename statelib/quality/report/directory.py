@@ -7,7 +7,7 @@ from pathlib import Path
 
 from statelib.model.quality import GRAVITY, QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord
-from statelib.quality.pages import page, self_contained, text
+from statelib.quality.report.pages import page, self_contained, text
 from statelib.storage.uris import local_path, to_uri
 
 

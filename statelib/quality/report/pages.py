@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 from html.parser import HTMLParser
 
-from statelib.quality.masking import unmasked
+from statelib.quality.report.masking import unmasked
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The content security policy of each page: a browser loads nothing and runs no scripts."""
