@@ -47,15 +47,14 @@ class AirflowTelemetry:
             Stats.timing(metric.name, value, tags=dict(tags))
 
 
-def in_log(pipeline: str, checkpoint_id: int, attempt: str | None = None) -> None:
+def in_log(pipeline: str, checkpoint_id: int) -> None:
     """Add the checkpoint to every following line of the task's log, and mask the passwords of the deployment in it."""
     with _harmless("log fields"):
         from statelib.telemetry.secrets import secrets
 
         for secret in secrets(os.environ):
             mask_secret(secret)
-        more = {} if attempt is None else {"attempt": attempt}
-        bind_contextvars(pipeline=pipeline, checkpoint_id=int(checkpoint_id), **more)
+        bind_contextvars(pipeline=pipeline, checkpoint_id=int(checkpoint_id))
 
 
 def job_in_log(context: "Context") -> None:

@@ -92,31 +92,27 @@ def run_bootstrap(
     bootstrap: Bootstrap,
     place: NewSavepoint,
     open_snapshot: Callable[[str], Checkpoint],
-    frames: Mapping[tuple[str, str], DataFrame] | None = None,
 ) -> BootstrapResult:
     """Write the savepoint that ``bootstrap`` describes to ``place``. ``open_snapshot``: opens the snapshot of a URI.
-    ``frames``: DataFrames by (uid, state), in place of the ``rows`` in the file.
 
     Raises InvalidRequestError (``duplicate-key``; ``missing-column``, ``column-type`` for Parquet files that differ),
     NotFoundError (``no-source``), ConflictError (``location-taken``), and the errors of reading and encoding rows.
     After an error, everything that was written is removed."""
-    _check_files(spark, bootstrap, frames or {}, SourcePlaces("", place.target, endpoint_of_sources()))
+    _check_files(spark, bootstrap, SourcePlaces("", place.target, endpoint_of_sources()))
     with place.claimed() as reference:
         job = Job(bootstrap, place, reference, new_attempt())
-        return _written(spark, job, partial(_source, spark, bootstrap, open_snapshot, frames=frames or {}))
+        return _written(spark, job, partial(_source, spark, bootstrap, open_snapshot))
 
 
-def _check_files(
-    spark: SparkSession, bootstrap: Bootstrap, frames: Mapping[tuple[str, str], DataFrame], places: SourcePlaces
-) -> None:
+def _check_files(spark: SparkSession, bootstrap: Bootstrap, places: SourcePlaces) -> None:
     """Compare the Parquet files of each path. Raises InvalidRequestError (``missing-column``, ``column-type``)."""
     read: dict[str, list[str]] = {}
-    for uid, operator in bootstrap.operators.items():
+    for operator in bootstrap.operators.values():
         key = [] if operator.key is None else [operator.key.model_dump()]
         states: dict[str, StateOf | OperatorStateOf] = {**operator.operator_states, **operator.states}
         for name, described in states.items():
             path = (described.rows or operator.rows or Rows()).parquet
-            if path is not None and (uid, name) not in frames:
+            if path is not None:
                 parts = [described.model_dump(exclude={"rows"}), *(key if name in operator.states else [])]
                 read.setdefault(path, []).extend(_texts(parts))
     for path, texts in read.items():
@@ -221,15 +217,11 @@ def _source(
     open_snapshot: Callable[[str], Checkpoint],
     uid: str,
     state: str,
-    *,
-    frames: Mapping[tuple[str, str], DataFrame],
 ) -> _Source:
-    """Return the rows of a state: those in ``frames``, those of the state in the file, or those of its operator."""
+    """Return the rows of a state in the file, or those of its operator."""
     operator = bootstrap.operators[uid]
     described = operator.states[state] if state in operator.states else operator.operator_states[state]
     rows = described.rows or operator.rows or Rows()
-    if (uid, state) in frames:
-        return _Source(spark, frames[uid, state], None, rows)
     if rows.snapshot is None:
         return _Source(spark, _parquet(spark, rows.parquet or ""), None, rows)
     opened = open_snapshot(rows.snapshot)
