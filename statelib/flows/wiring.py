@@ -35,7 +35,7 @@ VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
     "STATELIB_STORAGE": "directory, file:, s3:, gs:, az: or abfss: URI under which checkpoints are kept",
     "STATELIB_PIPELINES": "directory of the pipeline files",
-    "STATELIB_DATA": "the value of {data} in a pipeline's source path",
+    "STATELIB_DATA": "the value of {data} in the paths of sources and tables: a directory or a URI",
     "STATELIB_DOCS": "directory of the quality reports",
     "STATELIB_WORK": "scratch directory of Spark tasks",
 }
@@ -224,10 +224,11 @@ def storage_root(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
-    """Return the deployment that the environment describes. Raises InvalidRequestError (``missing-setting``), which
-    names each variable that is not set."""
+    """Return the deployment that the environment describes. Raises InvalidRequestError: ``missing-setting``, which
+    names each variable that is not set; ``bad-setting``."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before anything imports Great Expectations
     _check_set(VARIABLES, environ)
+    _check_absolute("STATELIB_DATA", environ)
     optional = (environ.get(name, "") for name in OPTIONAL)
     return Deployment(*(environ[name] for name in VARIABLES), *optional)
 
@@ -251,6 +252,17 @@ def _check_set(names: Iterable[str], environ: Mapping[str, str]) -> None:
             f"not set in the environment: {'; '.join(missing)}",
             kind="missing-setting",
             hint="export them in the shell, or in the environment of Airflow's workers",
+        )
+
+
+def _check_absolute(name: str, environ: Mapping[str, str]) -> None:
+    value = environ[name]
+    if not value.startswith("/") and ":/" not in value:
+        raise InvalidRequestError(
+            f"{name}={value}: expected an absolute path or a URI, found a relative path, which would be a different "
+            "directory in each working directory",
+            kind="bad-setting",
+            hint=f"write {Path(value).absolute()}",
         )
 
 

@@ -35,6 +35,17 @@ def test_each_missing_variable_is_named() -> None:
     assert "STATELIB_DATA" not in caught.value.message
 
 
+def test_the_data_are_the_same_directory_wherever_a_command_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequestError) as caught:
+        wiring.deployment(WHOLE | {"STATELIB_DATA": "data/shop"})
+    assert (caught.value.kind, caught.value.hint) == ("bad-setting", f"write {tmp_path}/data/shop")
+    for absolute in ("/srv/data", "s3://lake/shop", "dbfs:/shop"):
+        assert wiring.deployment(WHOLE | {"STATELIB_DATA": absolute}).data == absolute
+
+
 @pytest.mark.parametrize("own", [MINIMAL, MINIMAL | {"backend": "hep"}])
 def test_an_old_copy_of_a_pipeline_file_does_not_take_its_place(tmp_path: Path, own: dict[str, object]) -> None:
     deployment = wiring.deployment(WHOLE | {"STATELIB_PIPELINES": str(tmp_path)})
