@@ -269,7 +269,7 @@ DESCRIPTIONS = {
     "proved: [What is read back](../gate.md#what-is-read-back).",
     "checks.read_back.rotate": "The part of the known files that each run reads again: with `1/20`, all of them are "
     "read within 20 runs. It is also the largest part of the key groups whose entries a run decodes.",
-    "checks.read_back.entries": "The number of entries of known files that a run decodes, on the mean of the turns. A "
+    "checks.read_back.entries": "The number of entries of known files that a run decodes, as the mean over all runs. A "
     "run that applied more events decodes as many entries as events.",
     "checks.in_job_from_bytes": "If at least this number of stored bytes is to be read back, tasks of the Spark job "
     "read them, and the Airflow task does not.",
