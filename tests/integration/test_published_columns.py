@@ -112,6 +112,51 @@ def test_a_checkpoint_with_fields_in_another_order_is_not_published(
     assert published(tmp_path, "parquet", mode) == {"a": {"first": 2, "second": 20}, "b": {"first": 2, "second": 20}}
 
 
+@pytest.mark.parametrize(("format_", "mode"), TABLES)
+def test_a_value_that_equals_the_old_one_of_a_moved_field_is_published(
+    deployment: Deployment, tmp_path: Path, format_: str, mode: str
+) -> None:
+    """The stored bytes of both states are the same then."""
+    text = STATES + table(format_, mode, ", state: total, columns: [first, second]")
+    change_file(deployment, text)
+    run(deployment, 1, ("a", 1, 2), ("b", 3, 3))
+    publish(deployment)
+    change_file(deployment, text.replace(FIELDS, "{second: {agg: sum, of: pieces}, first: {agg: sum, of: amount}}"))
+    run(deployment, 2, ("a", 1, -1))
+    publish(deployment)
+    assert published(tmp_path, format_, mode) == {"a": {"first": 2, "second": 1}, "b": {"first": 3, "second": 3}}
+
+
+@pytest.mark.parametrize(
+    ("column", "fields", "later_fields"),
+    [
+        (
+            "second",
+            "{second: {agg: sum, of: pieces}}",
+            "{second: {agg: sum, of: pieces}, third: {agg: max, of: amount}}",
+        ),
+        (
+            "first",
+            "{money: {agg: sum, of: amount, renamed_from: first}}",
+            "{third: {agg: max, of: amount}, money: {agg: sum, of: amount, renamed_from: first}}",
+        ),
+    ],
+)
+def test_fields_that_are_dropped_and_added_while_a_table_is_behind_are_not_compared(
+    deployment: Deployment, tmp_path: Path, column: str, fields: str, later_fields: str
+) -> None:
+    text = STATES + table("parquet", "changes", f", state: total, columns: {{value: {column}}}")
+    change_file(deployment, text)
+    run(deployment, 1, ("a", 2, 3), ("b", 4, 5))
+    publish(deployment)
+    for number, (declared, event) in enumerate(((fields, ("b", 1, 1)), (later_fields, ("a", 1, -1))), start=2):
+        change_file(deployment, text.replace(FIELDS, declared).replace("value: first", "value: money"))
+        run(deployment, number, event)
+    publish(deployment)
+    expected = {"second": {"a": 2, "b": 6}, "first": {"a": 3, "b": 5}}
+    assert published(tmp_path, "parquet", "changes") == {k: {"value": v} for k, v in expected[column].items()}
+
+
 def test_tables_of_earlier_versions_are_continued(deployment: Deployment, tmp_path: Path) -> None:
     change_file(deployment, STATES + table("parquet", "table", ", state: total"))
     run(deployment, 1, ("a", 1, 10))

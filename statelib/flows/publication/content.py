@@ -16,6 +16,7 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.publication.changes import change_rows, recorded_rows, whole_changes
 from statelib.flows.publication.published_keys import PublishedKeys
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateDescriptor
 from statelib.publication.feed import feed_table
 from statelib.publication.target import INSERT, Commit, Content, Write
 from statelib.restore.schemas.compatibility import Compatibility, compare_states
@@ -61,6 +62,7 @@ class PublishedContent(Content):
         self._columns = published_columns(pipeline, publication)
         self._plain = published_state(pipeline, publication)
         self._state = self._plain.name
+        self._declared = pipeline.schema().state(self._state)
         self._stored_schema = opened.schema()
         check_same_form(pipeline, self._state, opened)
         self._stored = self._stored_schema.state(self._state)
@@ -87,7 +89,10 @@ class PublishedContent(Content):
             return ""
         index = [state.name for state in self._stored_schema.states].index(self._state)
         recorded = statistics[index]
-        return hashlib.blake2b(recorded.entries.tobytes() + recorded.digests.tobytes(), digest_size=16).hexdigest()
+        form = describe(self._stored).encode()  # equal bytes are other rows if the fields are in another order
+        return hashlib.blake2b(
+            form + recorded.entries.tobytes() + recorded.digests.tobytes(), digest_size=16
+        ).hexdigest()
 
     def write_rows(self, ranges: Sequence[KeyGroupRange], write: Callable[[int], Write]) -> None:
         for index, rows in self._read(ranges):
@@ -118,9 +123,9 @@ class PublishedContent(Content):
         return True
 
     def _write_difference(self, commit: Commit, write: Write) -> bool:
-        """Write the difference from the base. Return False, and write nothing, if there is no base that can be
-        compared entry by entry."""
-        if self._base is None or self._state not in {state.name for state in self._base.schema().states}:
+        """Write the difference from the base. Return False, and write nothing, if there is no base that has the state
+        in the form of the pipeline file, so that it can be compared entry by entry."""
+        if self._base is None or not _has_same_form(_stored_state(self._base, self._state), self._declared):
             return False
 
         def each(_: str, differences: pa.Table) -> None:
@@ -160,16 +165,25 @@ class PublishedContent(Content):
 
 def check_same_form(pipeline: Pipeline, state: str, opened: Checkpoint) -> None:
     """Raise InvalidRequestError (``other-state``) unless the checkpoint has the state as the pipeline file has it."""
-    declared = pipeline.schema().state(state)
-    stored = next((each for each in opened.schema().states if each.name == state), None)
-    differences = () if stored is None else compare_states(stored, declared)
-    if stored is None or any(each.compatibility is not Compatibility.AS_IS for each in differences):
+    declared, stored = pipeline.schema().state(state), _stored_state(opened, state)
+    if not _has_same_form(stored, declared):
         text = "has no such state" if stored is None else f"has {describe(stored)}"
         raise InvalidRequestError(
             f"state {state!r} is {describe(declared)} in the pipeline file, and {opened.directory} {text}",
             kind="other-state",
             hint=f"run {pipeline.name} for its next interval: its checkpoint has the state as the file has it",
         )
+
+
+def _stored_state(opened: Checkpoint, state: str) -> StateDescriptor | None:
+    """Return the state of a checkpoint with a name, None if it has none."""
+    return next((each for each in opened.schema().states if each.name == state), None)
+
+
+def _has_same_form(stored: StateDescriptor | None, declared: StateDescriptor) -> bool:
+    """Return whether stored values are those of the declared state, without a migration."""
+    differences = () if stored is None else compare_states(stored, declared)
+    return stored is not None and all(each.compatibility is Compatibility.AS_IS for each in differences)
 
 
 def _windows(key_groups: KeyGroupRange, weights: np.ndarray, window_bytes: int) -> Iterator[Mask]:

@@ -79,6 +79,16 @@ def keeps_bytes(stored: StateType, wanted: StateType) -> bool:
     )
 
 
+def moves_fields(stored: StateType, wanted: StateType) -> bool:
+    """Return whether a Row in one of two types has a field that the other type has at another position. The types have
+    the same form as stored (:func:`as_stored`), so that values of one could be read as values of the other."""
+    if isinstance(stored, Row) and isinstance(wanted, Row):
+        positions = {field.name: position for position, field in enumerate(stored.fields)}
+        if any(positions.get(field.name, position) != position for position, field in enumerate(wanted.fields)):
+            return True
+    return any(map(moves_fields, parts_of(stored), parts_of(wanted)))
+
+
 def _leaves(type_: StateType) -> list[StateType]:
     """Return the types without parts that a type is made of, in order."""
     parts = parts_of(type_)

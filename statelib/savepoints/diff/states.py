@@ -15,7 +15,7 @@ import pyarrow as pa
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.restore.schemas.matching import as_stored, describe
+from statelib.restore.schemas.matching import as_stored, describe, moves_fields
 from statelib.savepoints.diff.changes import WORDS, ChangeKind, Changes, compare_rows
 from statelib.savepoints.diff.recorded import RecordedSide
 from statelib.savepoints.diff.side import Mask, Side
@@ -154,8 +154,8 @@ class _Pass:
             side.schema.states[side.index[name]] if name in side.index else None for side in (self._before, self._after)
         )
         incomparable = self._incomparable
-        if not incomparable and before and after and describe(before, names=False) != describe(after, names=False):
-            incomparable = f"type: {describe(before)} before, {describe(after)} after"
+        if not incomparable and before and after:
+            incomparable = _other_form(before, after)
         differs = np.zeros(len(self._before.whole), np.bool_) if incomparable else self._differs(name)
         recorded = None if incomparable else RecordedSide.of(self._before.opened, self._after.opened, name)
         return _Pair(name, before, after, incomparable, differs, recorded, [0, 0, 0])
@@ -270,6 +270,14 @@ def _incomparable(before: KeyedStateSchema, after: KeyedStateSchema) -> str:
     if as_stored(before.key_type) != as_stored(after.key_type):
         return f"key: {before.key_type} before, {after.key_type} after"
     return ""
+
+
+def _other_form(before: StateDescriptor, after: StateDescriptor) -> str:
+    """Return why entries of two states cannot be compared as bytes; '' if they can be compared."""
+    types = f"{describe(before)} before, {describe(after)} after"
+    if describe(before, names=False) != describe(after, names=False):
+        return f"type: {types}"
+    return f"fields in another order: {types}" if moves_fields(before.value_type, after.value_type) else ""
 
 
 def _shared(before: Side, after: Side) -> Mask:

@@ -95,6 +95,27 @@ def test_names_of_fields_are_not_compared(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("names", [("second", "first"), ("third", "first")])
+def test_fields_in_another_order_are_not_compared(tmp_path: Path, names: tuple[str, str]) -> None:
+    """The bytes of an entry would be compared with those of another field."""
+    before, after = (
+        store_checkpoint(
+            tmp_path / each[0],
+            KeyedStateSchema(
+                STRING, 128, (replace(TOTALS, value_type=Row(tuple(Field(name, LONG) for name in each))),)
+            ),
+            Way(),
+            lambda _: None,
+        )
+        for each in (("first", "second"), names)
+    )
+    (state,) = Diff(before, after).states
+    assert state.incomparable == (
+        "fields in another order: value<row<first: long, second: long>, void> before, "
+        f"value<row<{names[0]}: long, first: long>, void> after"
+    )
+
+
 def test_only_key_groups_that_differ_are_read(tmp_path: Path) -> None:
     """The two snapshots differ in one entry: only its key group and the headers are read."""
     before, after = counting(means(tmp_path / "a", 3000)), counting(means(tmp_path / "b", 3001))
