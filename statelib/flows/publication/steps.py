@@ -13,6 +13,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.published_columns import published_state
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError, StatelibError
 from statelib.flows.publication.content import PublishedContent, check_same_form
+from statelib.flows.publication.newest_commit import followed_commit, record_of
 from statelib.flows.publication.outputs import output_changes, output_content
 from statelib.flows.publication.targets import open_target
 from statelib.flows.wiring import Deployment
@@ -105,11 +106,11 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
     standing = TableStanding(name, target, publication.mode, publication.format)
     try:
         newest = open_target(deployment, pipeline, name, new_attempt()).newest()
-        followed = _followed(deployment, pipeline, newest)
+        followed = followed_commit(deployment, pipeline, newest)
         behind = len(_unpublished(deployment, pipeline, followed))
         if newest is None:
             return replace(standing, behind=behind)
-        record = _record_of(deployment, pipeline, followed) if followed and newest.interval is None else None
+        record = record_of(deployment, pipeline, followed) if followed and newest.interval is None else None
     except StatelibError as error:
         return replace(standing, error=error.message)
     return replace(
@@ -122,24 +123,6 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
     )
 
 
-def _record_of(deployment: Deployment, pipeline: Pipeline, commit: Commit) -> CheckpointRecord | None:
-    """Return the checkpoint with the id of a commit, None if the catalog has none, as after a rebuild."""
-    try:
-        return deployment.catalog().get(PipelineName(pipeline.name), commit.checkpoint_id)
-    except NotFoundError:
-        return None
-
-
-def _followed(deployment: Deployment, pipeline: Pipeline, newest: Commit | None) -> Commit | None:
-    """Return the newest commit. Return None if there is none, or if the checkpoint with its id is another one than it
-    published: then another deployment published it, or this one has begun anew, or had another name."""
-    if newest is not None and newest.pipeline not in ("", pipeline.name):
-        return None
-    record = _record_of(deployment, pipeline, newest) if newest and newest.snapshot else None
-    is_other = newest is not None and record is not None and snapshot_hash(record.attempt) not in ("", newest.snapshot)
-    return None if is_other else newest
-
-
 def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterator[PublishedCommit]:
     """Publish to one table, oldest checkpoint first, until it has the state of the head. Yield the commits."""
     tries = 0
@@ -147,7 +130,7 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
         attempt = new_attempt()
         target = open_target(deployment, pipeline, name, attempt)
         newest = target.newest()
-        followed = _followed(deployment, pipeline, newest)
+        followed = followed_commit(deployment, pipeline, newest)
         missing = _unpublished(deployment, pipeline, followed)
         if not missing:
             target.tidy()
@@ -188,8 +171,8 @@ def _content(
         if newest is not None and followed is None:
             raise InvalidRequestError(
                 f"{pipeline.publish[name].target.format(data=deployment.data)}: commit {newest.number} has the rows of "
-                f"another checkpoint {newest.checkpoint_id} than this deployment has: another one published it, the "
-                "state began anew, or the pipeline was renamed",
+                f"a checkpoint {newest.checkpoint_id} that this deployment does not have: another one published it, "
+                "the state began anew, or the pipeline was renamed",
                 kind="foreign-target",
                 hint=f"nothing was changed: move it away, or let publish.{name}.target name another directory",
             )

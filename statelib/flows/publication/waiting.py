@@ -2,6 +2,7 @@
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
+from statelib.flows.publication.newest_commit import followed_commit
 from statelib.flows.publication.outputs import lineage_ids
 from statelib.flows.publication.targets import open_target
 from statelib.flows.wiring import Deployment
@@ -35,12 +36,13 @@ def waiting_outputs(deployment: Deployment, pipeline: Pipeline) -> dict[Checkpoi
 
 
 def _published(deployment: Deployment, pipeline: Pipeline, table: str) -> frozenset[CheckpointId]:
-    """Return the checkpoints whose rows a feed has, and others that it does not need. Raises as
-    :meth:`statelib.publication.target.TableTarget.newest`."""
+    """Return the checkpoints whose rows a feed has, and others that it does not need. The feed of another history has
+    none. Raises as :meth:`statelib.publication.target.TableTarget.newest`."""
     newest = open_target(deployment, pipeline, table, new_attempt()).newest()
-    if newest is None:
+    followed = followed_commit(deployment, pipeline, newest)
+    if followed is None:
         return frozenset()
-    return lineage_ids(deployment, PipelineName(pipeline.name), newest.checkpoint_id) or frozenset()
+    return lineage_ids(deployment, PipelineName(pipeline.name), followed.checkpoint_id) or frozenset()
 
 
 def _outputs(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:
