@@ -74,6 +74,9 @@ def _differs(before: pa.Table, after: pa.Table, columns: Columns) -> pa.Array:
         old, new = before[column.name].combine_chunks(), after[column.name].combine_chunks()
         if pa.types.is_nested(old.type):
             return pa.repeat(pa.scalar(True), len(after))
+        if pa.types.is_floating(old.type):  # as bits, because 0.0 equals -0.0
+            bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[old.type.bit_width]
+            old, new = old.view(bits), new.view(bits)
         unequal = pc.fill_null(pc.not_equal(old, new), False)
         differs = pc.or_(differs, pc.or_(unequal, pc.xor(old.is_null(), new.is_null())))
     return differs
