@@ -172,6 +172,6 @@ class AggregateFunction:
                 f"state {self.state}: {len(events) - len(rows)} of {number_of(len(events), 'event')} have no {column}, "
                 "the user key of the map",
                 kind="null-user-key",
-                hint="set 'on_null_key: drop' in the pipeline file to leave such events out of the map",
+                hint="set 'on_null_key: drop' beside 'key' in the pipeline file to leave such events out of the map",
             )
         return rows
