@@ -14,8 +14,10 @@ import pytest
 
 from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.publication.steps import publish_tables, standings
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
+from statelib.model.record import ClaimMode
 from statelib.publication.parquet import range_files
 from tests.integration.shop import SALES, sales
 from tests.integration.shop_cli import call, refused, said
@@ -230,6 +232,26 @@ def test_a_state_with_a_new_field_is_published_whole(deployment: Deployment, tmp
     feed = feed_rows(tmp_path / "feed")
     assert [row["change"] for row in feed.to_pylist()] == ["insert"] * 3 + ["update"] * 3
     assert [row["sold"] for row in folded(feed, ["shop"]).values()] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("damages_metadata", [False, True])
+def test_damage_of_the_checkpoint_of_the_newest_commit_is_passed_over(
+    deployment: Deployment, tmp_path: Path, damages_metadata: bool
+) -> None:
+    for number in (1, 2):
+        run(deployment, number)
+        publish(deployment)
+    files = list((tmp_path / "state" / "sales" / "chk-2").iterdir())
+    damaged = [path for path in files if (path.name == "_metadata") is damages_metadata]
+    assert damaged
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:-9] + b"?" * 9)
+    pipeline = deployment.pipeline("sales")
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM), "t")
+    publish(deployment)
+    feed = folded(feed_rows(tmp_path / "feed"), ["shop"])
+    assert sorted((row["sold"], row["amount"]) for row in feed.values()) == [(2, 9), (2, 11), (2, 13)]
+    assert behind(deployment) == {"feed": 0, "now": 0}
 
 
 WINDOWED = """\

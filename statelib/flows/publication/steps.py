@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.published_columns import published_state
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError, StatelibError
+from statelib.errors import (
+    ConflictError,
+    CorruptStateError,
+    InvalidRequestError,
+    NotFoundError,
+    RetryableError,
+    StatelibError,
+)
 from statelib.flows.publication.content import PublishedContent, check_same_form
 from statelib.flows.publication.newest_commit import followed_commit, record_of
 from statelib.flows.publication.outputs import output_changes, output_content
@@ -125,7 +132,7 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
 
 def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterator[PublishedCommit]:
     """Publish to one table, oldest checkpoint first, until it has the state of the head. Yield the commits."""
-    tries = 0
+    tries, readable = 0, True
     while True:
         attempt = new_attempt()
         target = open_target(deployment, pipeline, name, attempt)
@@ -137,7 +144,7 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
             return
         record = _next(deployment, pipeline, name, missing)
         try:
-            with _holding(deployment, record, followed, f"publish:{attempt}") as base:
+            with _holding(deployment, record, followed if readable else None, f"publish:{attempt}") as base:
                 content, lost = _content(
                     deployment, pipeline, name, record, base=base, newest=newest, followed=followed, target=target
                 )
@@ -148,6 +155,13 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
             if error.kind != COMMIT_TAKEN or tries == _TRIES:
                 raise
             continue
+        except (CorruptStateError, NotFoundError) as error:
+            if followed is None or not readable:
+                raise
+            log.warning("%s: table %s: compared with its own rows: %s", pipeline.name, name, error.message)
+            readable = False  # the checkpoint of the newest commit may be damaged: the commit needs no base
+            continue
+        readable = True
         where = pipeline.publish[name].target.format(data=deployment.data)
         yield PublishedCommit(name, where, commit.number, commit.checkpoint_id, commit.interval, commit.rows, lost)
 
