@@ -283,13 +283,12 @@ class Catalog:
     ) -> CheckpointRecord:
         """Enter a snapshot that exists on storage already, as a COMPLETED savepoint without a base.
 
-        ``interval`` is the last interval that was applied to it, None if unknown. Importing the same directory
-        again returns the same record. Raises ConflictError: ``already-imported`` if that record has
+        ``interval`` is the last interval that was applied to it, None if unknown. Importing the same snapshot from the
+        same directory again returns the same record. Raises ConflictError: ``already-imported`` if that record has
         another owner, ``file-changed`` if the catalog has one of its files with another size or checksum.
         """
-        request = BeginRequest(
-            pipeline, SnapshotKind.SAVEPOINT, interval, strategy, parallelism, owner, f"import:{directory}", note=note
-        )
+        key = f"import:{directory}:{facts.attempt}"
+        request = BeginRequest(pipeline, SnapshotKind.SAVEPOINT, interval, strategy, parallelism, owner, key, note=note)
         now_ms = self._clock()
         with self._transaction("import") as connection:
             head = leases.lock(connection, pipeline, now_ms)

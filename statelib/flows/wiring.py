@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline, load_pipelines
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.model.ids import PipelineName
-from statelib.model.record import CheckpointRecord
+from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.storage import registry
 from statelib.storage.local.store import LocalStateStore
 from statelib.storage.objects.clients import ALLOW_HTTP
@@ -147,10 +147,21 @@ class Deployment:
 
     def open(self, record: CheckpointRecord) -> "Checkpoint":
         """Open a checkpoint or savepoint that the catalog has a row of. Raises as
-        :func:`~statelib.savepoints.opened.open_checkpoint`; a missing manifest is damage (``corrupt-metadata``)."""
+        :func:`~statelib.savepoints.opened.open_checkpoint`; a missing manifest is damage (``corrupt-metadata``), and so
+        is another snapshot in the place of a completed one (``other-snapshot``)."""
         from statelib.savepoints.opened import open_checkpoint  # here, so that the command line starts without Arrow
 
-        return open_checkpoint(record.directory, own=True, storage_root=self.storage_root)
+        opened = open_checkpoint(record.directory, own=True, storage_root=self.storage_root)
+        stored = opened.manifest.attempt if opened.manifest else None
+        if record.state is CheckpointState.COMPLETED and record.attempt not in (None, stored):
+            name = f"{record.pipeline}/{record.checkpoint_id}"
+            raise CorruptStateError(
+                f"{record.directory}: expected the snapshot {name} of attempt {record.attempt}, found another one, of "
+                f"attempt {stored}",
+                kind="other-snapshot",
+                hint=f"put {name} back there, or restore the snapshot that is there now by this path",
+            )
+        return opened
 
     def open_at(self, path: str) -> "Checkpoint":
         """Open a snapshot by its path or URI, whether statelib or Flink wrote it. Raises as

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
 from statelib.crash_points import crash_point
-from statelib.errors import ConflictError
+from statelib.errors import ConflictError, CorruptStateError, NotFoundError, UnsupportedError
 from statelib.flows.catalog_behind import survey_before_deleting
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.restore.identity import twins_of
@@ -144,7 +144,7 @@ def _delete(
     the same snapshot."""
     cleanup, remover = deployment.catalog().cleanup, deployment.remover()
     for record in plan.checkpoints:
-        if record.checkpoint_id in spared or cleanup.is_shared(record):
+        if record.checkpoint_id in spared or cleanup.is_shared(record) or _is_replaced(deployment, record):
             continue
         at("before metadata")
         remover.remove_file(f"{record.directory}/{METADATA_NAME}", _roots_of(deployment, record))
@@ -171,6 +171,20 @@ def _delete(
     done = [record.checkpoint_id for record in plan.checkpoints if record.checkpoint_id not in unfinished]
     cleanup.confirm_checkpoints(plan.pipeline, done)
     at("done")
+
+
+def _is_replaced(deployment: Deployment, record: CheckpointRecord) -> bool:
+    """Return whether the directory of a snapshot outside the storage has another snapshot now, which a user put there.
+    Its ``_metadata`` is not deleted."""
+    if PLACES.is_below(record.directory, (deployment.root_uri(),)):
+        return False
+    try:
+        manifest = deployment.open_at(record.directory).manifest
+    except (CorruptStateError, NotFoundError):
+        return False
+    except UnsupportedError:
+        return True
+    return manifest is None or manifest.attempt != record.attempt
 
 
 def _roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:

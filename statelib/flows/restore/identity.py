@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from statelib.errors import StatelibError
 from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.opened import Checkpoint
@@ -16,22 +17,35 @@ def row_of(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -
     """Return the catalog's row of a snapshot, that of ``pipeline`` if there are several. None if it has no row, or is a
     copy of a snapshot that has one.
 
-    The row has the snapshot's attempt and the same directory, whatever link, mount or spelling led to it. If the
-    storage cannot compare the directories, the row is the snapshot's if its directory has the same ``_metadata`` and
-    all files. A restore of either then gives the same state, and the row's files are those that the system manages."""
-    writer = opened.manifest.pipeline if opened.manifest else pipeline
-    place = opened.directory.rstrip("/")
+    The row has the snapshot's attempt and the same directory, whatever link, mount or spelling led to it. A row of that
+    directory with another attempt is of a snapshot that was there before. If the storage cannot compare the
+    directories, the row is the snapshot's if its directory has the same ``_metadata`` and all files. A restore of
+    either then gives the same state, and the row's files are those that the system manages."""
+    manifest = opened.manifest
+    if manifest is None:
+        return None
+    writer, place = manifest.pipeline, opened.directory.rstrip("/")
     named = [
-        r for name in (pipeline, writer) for r in deployment.catalog().list(name) if r.directory.rstrip("/") == place
+        r
+        for name in (pipeline, writer)
+        for r in deployment.catalog().list(name)
+        if r.directory.rstrip("/") == place and _describes(r, manifest)
     ]
-    if named or opened.manifest is None:
+    if named:
         # Of several rows, one that was deleted says nothing: the snapshot is still there for another one.
-        named.sort(key=lambda r: r.state is not CheckpointState.COMPLETED)
-        return named[0] if named else None
-    records = deployment.catalog().cleanup.of_attempt(opened.manifest.attempt)
+        return min(named, key=lambda r: r.state is not CheckpointState.COMPLETED)
+    records = deployment.catalog().cleanup.of_attempt(manifest.attempt)
     first = (pipeline, writer)
     records.sort(key=lambda r: first.index(r.pipeline) if r.pipeline in first else len(first))
     return next((record for record in records if _is_row(deployment, record, opened)), None)
+
+
+def _describes(record: CheckpointRecord, manifest: CheckpointManifest) -> bool:
+    """Return whether the row of a directory is of the snapshot with this manifest. A row that was never registered may
+    have the attempt of a later try, or none, so its pipeline and id decide."""
+    if record.state in (CheckpointState.PENDING, CheckpointState.ABORTED):
+        return (record.pipeline, record.checkpoint_id) == (manifest.pipeline, manifest.checkpoint_id)
+    return record.attempt == manifest.attempt
 
 
 def _is_row(deployment: Deployment, record: CheckpointRecord, opened: Checkpoint) -> bool:
