@@ -14,6 +14,9 @@ from enum import StrEnum
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, Epoch
 
+GIVEN_UP = "given up by statelib catalog rebuild"
+"""The beginning of the reason of a checkpoint that was given up, and is ABORTED. Others may have been built on it."""
+
 
 @dataclass(frozen=True)
 class Published:

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from statelib.catalog.commit import gate, holdings, leases
 from statelib.catalog.engine import Transaction
+from statelib.catalog.tables import verdicts
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.rows import Values, completed_values
 from statelib.catalog.tables.schema import CHECKPOINT, LEASE
@@ -22,11 +23,13 @@ _OWNER = "statelib catalog rebuild"
 @dataclass(frozen=True)
 class RebuiltCheckpoint:
     """A snapshot that a rebuild registers. ``record``: its row, COMPLETED or QUARANTINED. ``facts``: the columns that
-    a commit writes. ``results``: the results of the gate, empty if it did not run."""
+    a commit writes. ``results``: the results of the gate, empty if it did not run. ``replaces``: the state of the row
+    that is completed; None: the row is new."""
 
     record: CheckpointRecord
     facts: CommitFacts
     results: tuple[QualityResult, ...] = ()
+    replaces: CheckpointState | None = None
 
 
 @dataclass(frozen=True)
@@ -89,26 +92,46 @@ def _check_unchanged(connection: Connection, rebuilt: RebuiltPipeline, now_ms: i
     head = leases.lock(connection, pipeline, now_ms)
     next_id = connection.execute(select(LEASE.c.next_id).where(LEASE.c.pipeline == pipeline)).scalar_one()
     if (head.epoch, next_id) != (rebuilt.before, rebuilt.before_next_id):
-        raise ConflictError(
-            f"pipeline {pipeline} was changed while its snapshots were read: nothing was entered",
-            kind="catalog-changed",
-            hint="stop its runs, then rebuild again",
-        )
+        raise _changed(pipeline)
+
+
+def _changed(pipeline: PipelineName) -> ConflictError:
+    return ConflictError(
+        f"pipeline {pipeline} was changed while its snapshots were read: nothing was entered",
+        kind="catalog-changed",
+        hint="stop its runs, then rebuild again",
+    )
 
 
 def _enter(connection: Connection, entry: RebuiltCheckpoint, now_ms: int) -> None:
     record, facts = entry.record, entry.facts
-    aside = gate.aside(record.reason) if record.state is CheckpointState.QUARANTINED else {}
-    values = {**_values(record), **completed_values(facts, record.created_at_ms), **aside}
-    connection.execute(insert(CHECKPOINT).values(values))
     place = record.pipeline, record.checkpoint_id
+    aside = gate.aside(record.reason) if record.state is CheckpointState.QUARANTINED else {}
+    values = {**completed_values(facts, record.created_at_ms), **aside}
+    if entry.replaces is None:
+        connection.execute(insert(CHECKPOINT).values({**_values(record), **values}))
+    else:
+        _complete(connection, entry, values)
     if record.kind is SnapshotKind.CHECKPOINT:
         # A savepoint may be a copy from elsewhere: its attempt is not recorded, because an ended attempt lets the
         # orphan sweep delete files, and these may belong to another checkpoint.
         holdings.open_attempt(connection, *place, facts.attempt, record.created_at_ms)
-        holdings.close_attempts(connection, *place, facts.attempt)
+    holdings.close_attempts(connection, *place, facts.attempt)
     holdings.record_files(connection, *place, facts.files, record.owner)
-    gate.insert_results(connection, place, (1, now_ms), entry.results)
+    gate.insert_results(connection, place, (1 + verdicts.newest_run(connection, *place), now_ms), entry.results)
+
+
+def _complete(connection: Connection, entry: RebuiltCheckpoint, values: Values) -> None:
+    """Complete the row that the catalog has already. Raises ConflictError (``catalog-changed``) if another process has
+    changed its state."""
+    c, record = CHECKPOINT.c, entry.record
+    changed = connection.execute(
+        update(CHECKPOINT)
+        .where(c.pipeline == record.pipeline, c.checkpoint_id == record.checkpoint_id, c.state == entry.replaces)
+        .values({"state": record.state, "note": record.note, **values})
+    )
+    if changed.rowcount != 1:
+        raise _changed(record.pipeline)
 
 
 def _give_up(connection: Connection, record: CheckpointRecord) -> None:

@@ -91,7 +91,8 @@ def rebuild(
     take: Take = None,
     give_up: GiveUp = None,
     merge: Annotated[
-        bool, typer.Option("--merge", help="Add to a catalog that is older than the storage. Its rows stay.")
+        bool,
+        typer.Option("--merge", help="Add to a catalog that is older than the storage. Outdated rows are completed."),
     ] = False,
     dry_run: PlanOnly = False,
     yes: Yes = False,

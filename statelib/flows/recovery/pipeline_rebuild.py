@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from statelib.catalog.commit.rebuilding import RebuiltPipeline
-from statelib.coordinator.rebuilding import Proof, Published, head_of, later_head, proofs
-from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
+from statelib.coordinator.rebuilding import GIVEN_UP, Proof, Published, head_of, later_head, proofs
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.recovery.published import LeftOut, OnStorage, StoredSnapshot
-from statelib.flows.recovery.rebuilt_records import published_of, record_of, unreadable_record
+from statelib.flows.recovery.rebuilt_records import completed_record, published_of, record_of, unreadable_record
 from statelib.flows.recovery.rejudging import Judgement, judge_again
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
@@ -30,12 +30,14 @@ which id is allocated next, and ids are never reused."""
 @dataclass(frozen=True)
 class EnteredSnapshot:
     """A snapshot that the rebuild registers, as COMPLETED or QUARANTINED. ``proof``: the evidence that it was
-    registered before. ``judgement``: the gate's present judgement; None if the evidence made it unnecessary."""
+    registered before. ``judgement``: the gate's present judgement; None if the evidence made it unnecessary.
+    ``replaces``: the state of the row that the catalog has of it; None if it has none."""
 
     record: CheckpointRecord
     proof: Proof
     facts: CommitFacts
     judgement: Judgement | None = None
+    replaces: CheckpointState | None = None
 
     @property
     def completed(self) -> bool:
@@ -86,12 +88,42 @@ class PipelineRebuild:
         self.left_out = {left.directory: left for left in stored.left_out}
         self.snapshots = {s.manifest.checkpoint_id: s for s in stored.snapshots if s.manifest.pipeline == name}
         self.rows = {r.checkpoint_id: r for r in deployment.catalog().list(name)}
+        self.outdated = self._take_outdated_rows()
         catalog = deployment.catalog()
         self.head, self.next_id = catalog.head(name), catalog.rebuilding.next_id(name)
         own = [s.manifest.checkpoint_id for s in self.snapshots.values() if s.manifest.kind is SnapshotKind.CHECKPOINT]
         self.farthest = max([stored.highest.get(name, 0), self.next_id - 1, *own]) + FARTHEST
         numbers = [self.farthest - FARTHEST, *self.snapshots, *stored.savepoints.get(name, ())]
         self.highest = max(number for number in numbers if number <= self.farthest)
+
+    def _take_outdated_rows(self) -> dict[CheckpointId, CheckpointRecord]:
+        """Remove from the rows those that the storage shows to be outdated, and return them: a PENDING one whose
+        snapshot is published by now, and a QUARANTINED one on which another checkpoint was built, so that it was
+        released. Their snapshots are treated like those without a row."""
+        pending = {number: row for number, row in self.rows.items() if row.state is CheckpointState.PENDING}
+        published = {number: self._published_for(row) for number, row in pending.items()}
+        self.snapshots |= {number: snapshot for number, snapshot in published.items() if snapshot}
+        bases = {s.manifest.base for s in self.snapshots.values() if s.manifest.kind is SnapshotKind.CHECKPOINT}
+        outdated = {
+            number: row
+            for number, row in self.rows.items()
+            if published.get(number)
+            or (row.state is CheckpointState.QUARANTINED and number in bases and self._published_for(row))
+        }
+        self.rows = {number: row for number, row in self.rows.items() if number not in outdated}
+        return outdated
+
+    def _published_for(self, row: CheckpointRecord) -> StoredSnapshot | None:
+        """Return the snapshot in the directory of a row, wherever it is, if it is that of the row."""
+        try:
+            opened = self.deployment.open_at(row.directory)
+        except (CorruptStateError, NotFoundError, UnsupportedError):
+            return None
+        if (manifest := opened.manifest) is None:
+            return None
+        written = manifest.pipeline, manifest.checkpoint_id, manifest.kind, manifest.epoch
+        is_of_row = written == (row.pipeline, row.checkpoint_id, row.kind, row.epoch)
+        return StoredSnapshot(opened, manifest) if is_of_row else None
 
     def plan(self) -> PipelinePlan:
         """Return the plan for the pipeline. Snapshots that nothing proves are read whole and judged by the gate."""
@@ -122,18 +154,16 @@ class PipelineRebuild:
         ``_metadata`` cannot be read, which are identified by the names of their directories."""
         own = f"{self.deployment.root_uri()}/{self.name}"
         records = []
-        for number in sorted(self.give_up - set(self.rows)):
+        for number in sorted(self.give_up - set(self.rows) - set(self.outdated)):
             snapshot = self.snapshots.get(number)
             place = snapshot.opened.directory if snapshot else f"{own}/{checkpoint_directory(number)}"
             left = left_out.get(place) or (None if snapshot else self.left_out.get(place))
             if left is None:
                 continue
             record = record_of(snapshot, None) if snapshot else unreadable_record(self.name, number, place)
-            reason = f"given up by statelib catalog rebuild: {left.reason}"
-            attempt = snapshot.manifest.attempt if snapshot else None
+            reason = f"{GIVEN_UP}: {left.reason}"
             failure = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
-            aborted = replace(record, state=CheckpointState.ABORTED, failure=failure, reason=reason, attempt=attempt)
-            records.append(aborted)
+            records.append(replace(record, state=CheckpointState.ABORTED, failure=failure, reason=reason))
         return tuple(records)
 
     def _entered(
@@ -142,18 +172,19 @@ class PipelineRebuild:
         """Return how the snapshot is registered. A savepoint or the first checkpoint of a fork is a copy of a state
         that was judged before: it needs no judgement."""
         facts = commit_facts(snapshot.opened, "")
-        record = record_of(snapshot, facts)
+        row = self.outdated.get(snapshot.manifest.checkpoint_id)
+        record = record_of(snapshot, facts) if row is None else completed_record(row, facts)
+        replaces = None if row is None else row.state
         copied = record.kind is SnapshotKind.SAVEPOINT or (record.base is None and snapshot.manifest.origins)
         if proof is not Proof.UNKNOWN or copied:
-            return EnteredSnapshot(record, proof, facts)
+            return EnteredSnapshot(record, proof, facts, None, replaces)
         judgement = judge_again(self.deployment, record, snapshot.opened, self._lineage(record, older))
-        if judgement.passed:
-            return EnteredSnapshot(record, proof, facts, judgement)
-        if record.checkpoint_id in self.take:
+        if not judgement.passed and record.checkpoint_id in self.take:
             note = f"released by statelib catalog rebuild --take; it would be in quarantine for: {judgement.reason}"
-            return EnteredSnapshot(replace(record, note=note), proof, facts, judgement)
-        quarantined = replace(record, state=CheckpointState.QUARANTINED, reason=judgement.reason)
-        return EnteredSnapshot(quarantined, proof, facts, judgement)
+            record = replace(record, note=note)
+        elif not judgement.passed:
+            record = replace(record, state=CheckpointState.QUARANTINED, reason=judgement.reason)
+        return EnteredSnapshot(record, proof, facts, judgement, replaces)
 
     def _lineage(
         self, record: CheckpointRecord, older: Mapping[CheckpointId, EnteredSnapshot]

@@ -52,7 +52,9 @@ def plan_rebuild(
         leave_out: Snapshots that are not registered.
         take: Snapshots that are registered as COMPLETED even if the gate refuses them, as long as they are whole.
         give_up: Snapshots that are left out, and are registered as ABORTED.
-        merge: Whether pipelines that the catalog has are rebuilt too. Existing rows are not changed.
+        merge: Whether pipelines that the catalog has are rebuilt too. Of the existing rows, only those change that the
+            storage shows to be outdated: a PENDING one whose snapshot is published, and a QUARANTINED one that was
+            released.
         reading: A callback that receives the name of each snapshot that is read whole.
 
     Raises InvalidRequestError (``nothing-to-take``, ``nothing-to-give-up``); ConflictError (``catalog-not-empty``) if
@@ -82,7 +84,7 @@ def apply_rebuild(deployment: Deployment, plan: RebuildPlan) -> None:
     """Write the plan to the catalog in one transaction. Raises as
     :meth:`statelib.catalog.commit.rebuilding.Rebuilding.enter`."""
     entered = [
-        RebuiltCheckpoint(each.record, each.facts, each.judgement.results if each.judgement else ())
+        RebuiltCheckpoint(each.record, each.facts, each.judgement.results if each.judgement else (), each.replaces)
         for p in plan.pipelines
         for each in p.entered
     ]
@@ -97,7 +99,7 @@ def _check_not_in_catalog(deployment: Deployment, names: Iterable[PipelineName])
         raise ConflictError(
             f"the catalog has rows of {', '.join(in_catalog)} already",
             kind="catalog-not-empty",
-            hint="--merge adds the missing rows and changes none; statelib checkpoints list shows what there is",
+            hint="--merge adds the missing rows and completes outdated ones; statelib checkpoints list shows all rows",
         )
 
 

@@ -1,5 +1,7 @@
 """Make the rows of the catalog of what the manifests of snapshots contain."""
 
+from dataclasses import replace
+
 from statelib.coordinator.rebuilding import Published
 from statelib.flows.recovery.published import StoredSnapshot
 from statelib.flows.wiring import now_ms
@@ -36,8 +38,23 @@ def record_of(snapshot: StoredSnapshot, facts: CommitFacts | None) -> Checkpoint
         parallelism=snapshot.opened.keyed_operator().parallelism,
         directory=snapshot.opened.directory,
         created_at_ms=m.created_at_ms,
+        attempt=m.attempt,
         entries=facts.entries if facts else None,
         size_bytes=facts.size_bytes if facts else None,
+    )
+
+
+def completed_record(row: CheckpointRecord, facts: CommitFacts) -> CheckpointRecord:
+    """Return the record of a row that was PENDING or QUARANTINED, as COMPLETED. ``facts``: what registering its
+    snapshot records."""
+    return replace(
+        row,
+        state=CheckpointState.COMPLETED,
+        attempt=facts.attempt,
+        reason="",
+        failure=None,
+        entries=facts.entries,
+        size_bytes=facts.size_bytes,
     )
 
 
