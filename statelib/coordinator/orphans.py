@@ -33,7 +33,8 @@ class Verdict(StrEnum):
     """The file is the ``_metadata`` of a checkpoint that the catalog has no record of: the catalog is older than the
     storage."""
     FOREIGN = "FOREIGN"
-    """The name is none that statelib gives to a file: another program wrote it."""
+    """The name is none that statelib gives to a file: another program wrote it. Or a user put the file into the
+    place of a snapshot that had ended."""
 
 
 REMOVABLE = (Verdict.ORPHAN, Verdict.UNKNOWN_ATTEMPT)

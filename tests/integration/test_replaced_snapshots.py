@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statelib.errors import CorruptStateError
+from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
@@ -122,3 +122,31 @@ def test_both_snapshots_that_were_claimed_in_one_directory_are_deleted(deploymen
     retire(deployment)
     collect_garbage(deployment)
     assert list((tmp_path / "stage").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_snapshot_that_is_put_back_after_it_was_deleted_stays_and_is_restored_from_a_copy(
+    deployment: Deployment, tmp_path: Path, number: int
+) -> None:
+    """``number``: the day of the snapshot that is put there, which is the deleted one of the fourth day or another."""
+    saved = CheckpointId(save(deployment, "k", str(tmp_path / "mine")))
+    directory = Path(local_path(deployment.catalog().get(TALLY, saved).directory))
+    shutil.copytree(directory, tmp_path / "backups" / "4", dirs_exist_ok=True)
+    dispose(deployment, TALLY, saved)
+    shutil.copytree(tmp_path / "backups" / str(number), directory)
+    (swept,) = orphans(deployment, dry_run=False, grace_ms=0, force=True)
+    assert (swept.files, len(swept.foreign)) == ((), len(list(directory.iterdir())))
+    assert verify_at(str(directory), own=True).problems == ()
+
+
+def test_a_deleted_snapshot_is_not_restored_in_its_place(deployment: Deployment, tmp_path: Path) -> None:
+    number = restored(deployment, stage(tmp_path, 2))
+    days(deployment, 3, 3)
+    dispose(deployment, TALLY, number)
+    path = stage(tmp_path, 2)
+    with pytest.raises(InvalidRequestError) as refusal:
+        restored(deployment, path)
+    assert (refusal.value.kind, "copy the whole directory" in refusal.value.hint) == ("not-completed", True)
+    shutil.copytree(path, tmp_path / "copy")
+    assert restored(deployment, str(tmp_path / "copy")) > number
+    assert total(deployment) == {3}

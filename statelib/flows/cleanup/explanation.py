@@ -72,7 +72,7 @@ _EXPLANATIONS = {
     Verdict.UNKNOWN_ATTEMPT: "written by an attempt that is not in the catalog: statelib orphans --delete deletes it",
     Verdict.YOUNG: "written by an attempt that is not in the catalog, within the grace period",
     Verdict.UNKNOWN_CHECKPOINT: "written for a checkpoint that is not in the catalog",
-    Verdict.FOREIGN: "not named by statelib: never deleted",
+    Verdict.FOREIGN: "not named by statelib for this catalog, or put back by its user: never deleted",
 }
 
 

@@ -44,7 +44,8 @@ MAX_UNKNOWN_SHARE = 0.25
 class Orphans:
     """The files of one pipeline that nothing will ever refer to. ``deleted``: whether the sweep deleted them.
     ``young``: of attempts that the catalog does not have, within the grace period. ``foreign``: files with names that
-    statelib does not use. The last two are never deleted."""
+    statelib does not use, of other deployments, or of a deleted savepoint that its user has put back. The last two are
+    never deleted."""
 
     pipeline: PipelineName
     files: tuple[str, ...]
@@ -148,9 +149,11 @@ def survey(
     records = catalog.cleanup.records(name)
     classified = classify(list(listed.values()), records, reached_ms, grace_ms)
     others = {_directory_of(each) for each in classified if _is_of_others(deployment, each, records)}
+    put_back = {_directory_of(each) for each in classified if _is_put_back(deployment, each, records)}
     return tuple(
         replace(each, verdict=Verdict.FOREIGN)
-        if _directory_of(each) in others and (_is_metadata(each) or each.verdict in _UNKNOWN)
+        if _directory_of(each) in put_back
+        or (_directory_of(each) in others and (_is_metadata(each) or each.verdict in _UNKNOWN))
         else each
         for each in classified
     )
@@ -175,6 +178,15 @@ def _directory_of(each: ClassifiedFile) -> str:
 
 def _is_metadata(each: ClassifiedFile) -> bool:
     return each.file.uri.endswith(f"/{METADATA_NAME}")
+
+
+def _is_put_back(deployment: Deployment, each: ClassifiedFile, records: CatalogRecords) -> bool:
+    """Return whether a ``_metadata`` was put into a place that users chose after its savepoint was deleted: gc deletes
+    the ``_metadata`` before the row becomes DELETED."""
+    if not _is_metadata(each) or PLACES.is_below(each.file.uri, (deployment.root_uri(),)):
+        return False
+    checkpoint = records.checkpoints.get(_directory_of(each))
+    return checkpoint is not None and checkpoint[1] is CheckpointState.DELETED
 
 
 def _is_of_others(deployment: Deployment, each: ClassifiedFile, records: CatalogRecords) -> bool:

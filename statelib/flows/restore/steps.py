@@ -38,7 +38,7 @@ def find_checkpoint(
         row = row_of(deployment, pipeline, opened)
         if row is None:
             return None, opened
-        record = _completed(row)
+        record = _completed(row, opened.directory)
         if record.directory.rstrip("/") != opened.directory.rstrip("/"):
             opened = deployment.open_at(record.directory)
         return (record if record.pipeline == pipeline else None), opened
@@ -46,8 +46,15 @@ def find_checkpoint(
     return record, deployment.open(record)
 
 
-def _completed(record: CheckpointRecord) -> CheckpointRecord:
+def _completed(record: CheckpointRecord, directory: str = "") -> CheckpointRecord:
     check_not_quarantined(record)
+    if directory and record.state is CheckpointState.DELETED:
+        raise InvalidRequestError(
+            f"{directory} is the snapshot {record.pipeline}/{record.checkpoint_id}, which was deleted; its files are "
+            "there again, but a deleted one is not restored in its place",
+            kind="not-completed",
+            hint="copy the whole directory to another place, and restore that path",
+        )
     if record.state is not CheckpointState.COMPLETED:
         raise InvalidRequestError(
             f"checkpoint {record.pipeline}/{record.checkpoint_id} is {record.state}: "
