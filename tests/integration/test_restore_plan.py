@@ -14,6 +14,7 @@ from statelib.model.checkpoint import RestoreMeasure
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.garbage import days, events, tally
 from tests.integration.shop import SALES, open_shop, sales
 from tests.support.worlds import checkpoint_of, new_deployment
 
@@ -30,6 +31,35 @@ def test_a_plan_is_read_back_from_json_and_its_text_is_complete(tmp_path: Path) 
         f"- subtask 1 (key groups 43-85) reads 2 handles: 0-63, 64-127; {read.size_bytes:,} bytes, 8 entries"
         in description
     )
+
+
+@pytest.mark.parametrize(("chosen", "following"), [(None, [2, 4]), (3, [3, 3])])
+def test_a_restore_overrides_the_parallelism_of_the_file_only_if_one_was_chosen(
+    tmp_path: Path, chosen: int | None, following: list[int]
+) -> None:
+    deployment = tally(tmp_path)
+    days(deployment, 1, 2)
+    pipeline = deployment.pipeline("tally")
+    plan = RestorePlan.from_json(plan_restore(deployment, pipeline, "1", chosen, ClaimMode.NO_CLAIM).to_json())
+    apply_restore(deployment, pipeline, plan, "test")
+    days(deployment, 2, 2)
+    file = tmp_path / "pipelines" / "tally.yaml"
+    file.write_text(file.read_text().replace("parallelism: 2", "parallelism: 4"))
+    days(deployment, 3, 3)
+    newest = deployment.catalog().list(PipelineName("tally"), limit=2)
+    assert [record.parallelism for record in reversed(newest)] == following
+
+
+def test_a_renamed_pipeline_has_the_parallelism_of_its_file(tmp_path: Path) -> None:
+    deployment = tally(tmp_path)
+    days(deployment, 1, 1)
+    file = tmp_path / "pipelines" / "tally.yaml"
+    text = file.read_text().replace("name: tally", "name: total\nrenamed_from: tally")
+    (tmp_path / "pipelines" / "total.yaml").write_text(text)
+    for number, parallelism in ((2, 2), (3, 4)):
+        (tmp_path / "pipelines" / "total.yaml").write_text(text.replace("lelism: 2", f"lelism: {parallelism}"))
+        done = checkpoint_of(deployment, "total", number, events(number))
+        assert deployment.catalog().get(PipelineName("total"), done).parallelism == parallelism
 
 
 def test_an_approved_plan_is_refused_after_the_head_moved(tmp_path: Path) -> None:

@@ -349,4 +349,4 @@ def switch(
     observing.restored(head.pipeline)
     release(hook, plan, context)
     log.info("%s continues from checkpoint %s", head.pipeline, head.head)
-    return {"head": head.head, "generation": head.generation, "parallelism": head.parallelism}
+    return {"head": head.head, "generation": head.generation, "parallelism": plan.parallelism}

@@ -40,5 +40,5 @@ def _take_over(deployment: Deployment, pipeline: Pipeline, owner: str) -> Pipeli
     if former is None or former.head is None:
         return None
     directory = deployment.catalog().get(former.pipeline, former.head).directory
-    plan = plan_restore(deployment, pipeline, directory, former.parallelism or pipeline.parallelism, ClaimMode.NO_CLAIM)
+    plan = plan_restore(deployment, pipeline, directory, former.parallelism, ClaimMode.NO_CLAIM)
     return apply_restore(deployment, pipeline, plan, owner)

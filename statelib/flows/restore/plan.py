@@ -55,6 +55,8 @@ class RestorePlan:
         lost_corrections: The starts of the intervals that the restored state has without the corrections that abandoned
             checkpoints made, see :meth:`mend_again`.
         head: The head of the pipeline that the restore replaces; None if it has none.
+        chosen_parallelism: The parallelism that overrides the pipeline file after the restore; None if none was
+            chosen, so that nothing about it changes.
     """
 
     pipeline: str
@@ -77,6 +79,7 @@ class RestorePlan:
     drained: bool = False
     lost_corrections: tuple[int, ...] = ()
     head: int | None = None
+    chosen_parallelism: int | None = None
 
     def to_json(self) -> str:
         """Return the plan as JSON, for :meth:`from_json`."""

@@ -109,6 +109,7 @@ def plan_restore(
         drained=manifest is not None and manifest.drained,
         lost_corrections=_lost_corrections(abandoned, position.interval if position else None),
         head=head.head,
+        chosen_parallelism=parallelism,
     )
 
 
@@ -182,7 +183,7 @@ def apply_restore(
     claim = plan.claim_mode == ClaimMode.CLAIM
     replaced = CheckpointId(plan.head or NO_HEAD) if approved else None
     target = CheckpointId(checkpoint_id)
-    return catalog.restore(name, target, plan.parallelism, owner, claim=claim, instead_of=replaced)
+    return catalog.restore(name, target, plan.chosen_parallelism, owner, claim=claim, instead_of=replaced)
 
 
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> list[CheckpointRecord]:
