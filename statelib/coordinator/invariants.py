@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from statelib.coordinator.checkpoint_lifecycle import COMMITTED, is_committed
+from statelib.coordinator.rebuilding import GIVEN_UP
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
@@ -45,8 +46,10 @@ def history_violations(head: PipelineHead, records: Sequence[CheckpointRecord]) 
     - The ids of checkpoints are distinct.
     - At most one checkpoint is PENDING, and it has the newest epoch. Savepoints do not count.
     - The head is committed. Each base is committed and older than the checkpoint that was built on it, so neither is
-      ever in quarantine. A base may have no row: a rebuilt catalog has no rows of checkpoints deleted before.
-    - No epoch and no generation is greater than the pipeline's.
+      ever in quarantine. A base may have no row: a rebuilt catalog has no rows of checkpoints deleted before. Or it
+      was given up by a rebuild.
+    - No epoch and no generation of a checkpoint is greater than the pipeline's. Those of a savepoint may be: a rebuild
+      does not derive the pipeline's from savepoints, which belong to their users.
     - A checkpoint that is QUARANTINED has an attempt and a reason, and no time of completion. A committed one has an
       attempt and a time of completion.
 
@@ -72,10 +75,11 @@ def _record_violations(
 ) -> list[str]:
     """Return the violations of one record, in words."""
     name, violations = record.checkpoint_id, []
-    if record.epoch > head.epoch or record.generation > head.generation:
+    is_checkpoint = record.kind is SnapshotKind.CHECKPOINT
+    if is_checkpoint and (record.epoch > head.epoch or record.generation > head.generation):
         violations.append(f"{name} is ahead of its pipeline's epoch or generation")
     base = record.base
-    if base is not None and not (base < name and (base not in by_id or _committed(by_id, base))):
+    if base is not None and not (base < name and (base not in by_id or _may_be_base(by_id[base]))):
         violations.append(f"{name} continues from {base}, which is not an older committed checkpoint")
     violations += _state_violations(record)
     return violations
@@ -93,6 +97,11 @@ def _state_violations(record: CheckpointRecord) -> list[str]:
     if record.state in COMMITTED and (record.attempt is None or not has_time_or_reason):
         return [f"{name} is {record.state} without an attempt and a time"]
     return []
+
+
+def _may_be_base(record: CheckpointRecord) -> bool:
+    given_up = record.state is CheckpointState.ABORTED and record.reason.startswith(GIVEN_UP)
+    return is_committed(record) or given_up
 
 
 def _committed(by_id: Mapping[CheckpointId, CheckpointRecord], checkpoint_id: CheckpointId) -> bool:

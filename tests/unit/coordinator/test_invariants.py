@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from statelib.coordinator.invariants import covers_exactly_once, history_violations, key_group_coverage
+from statelib.coordinator.rebuilding import GIVEN_UP
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
@@ -50,6 +51,13 @@ def test_ranges_must_cover_each_key_group_exactly_once(ranges: list[KeyGroupRang
 def test_a_good_history_has_no_violations():
     assert history_violations(HEAD, GOOD) == []
     assert history_violations(HEAD, GOOD[1:]) == [], "a rebuilt catalog has no row of a base that was deleted before"
+
+
+def test_a_rebuilt_history_has_no_violations():
+    saved = replace(record(3, 2), kind=SnapshotKind.SAVEPOINT, generation=1, epoch=Epoch(4))
+    assert history_violations(HEAD, [*GOOD[:2], saved]) == [], "no rebuild derives the generation from savepoints"
+    given_up = replace(record(1, None, CheckpointState.ABORTED), reason=f"{GIVEN_UP}: it is damaged")
+    assert history_violations(HEAD, [given_up, *GOOD[1:]]) == []
 
 
 @pytest.mark.parametrize(
