@@ -188,6 +188,27 @@ def test_a_catalog_that_is_not_configured_is_named(tmp_path: Path, monkeypatch: 
         table_reads(pipeline_in(tmp_path), "/data", DataInterval(0, 1), NOTHING_APPLIED, "token")
 
 
+@pytest.mark.parametrize("format_version", ["1", "2"])
+def test_later_commits_have_greater_versions(catalog: Catalog, format_version: str) -> None:
+    """The ids of snapshots are random. In format version 1, snapshots have no sequence number."""
+    properties = {"format-version": format_version}
+    table = catalog.create_table("shop.orders", rows([]).schema, properties=properties)
+    for number in range(6):
+        table.append(rows([(number, "a")]))
+        if number == 3:
+            with table.transaction() as change:
+                change.upgrade_table_version(2)  # type: ignore[arg-type]
+    read = IcebergLog("lake.shop.orders")
+    (whole,) = {row for batch in read.rows(0, 1) for row in batch["_commit_version"].to_pylist()}
+    versions = [
+        row["_commit_version"]
+        for batch in read.changes(read.commits(None, 2**45))
+        for row in sorted(batch.to_pylist(), key=lambda row: row["amount"])
+    ]
+    assert versions == sorted(set(versions))
+    assert (len(versions), whole) == (6, versions[-1])
+
+
 def test_uuids_are_read_as_texts(catalog: Catalog) -> None:
     ids = [UUID(int=2**127 + 5), None, UUID(int=7)]
     table = catalog.create_table(

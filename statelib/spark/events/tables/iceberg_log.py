@@ -6,6 +6,7 @@ snapshot of the operation ``replace`` has the rows that the table had before, so
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,9 @@ from statelib.spark.events.tables.table_log import CHANGE_COLUMNS, as_changed, b
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
     from pyiceberg.table.snapshots import Snapshot
+
+_WITHOUT_NUMBER = -(2**52)
+"""The commit version of a snapshot without a sequence number at the epoch: all such versions are below 0."""
 
 
 class IcebergLog:
@@ -52,18 +56,36 @@ class IcebergLog:
 
     def commits(self, after: int | None, until_ms: int) -> Sequence[int]:
         """See :meth:`TableLog.commits`."""
-        line: list[Snapshot] = []
-        snapshot = self._snapshot
-        while snapshot is not None and snapshot.snapshot_id != after:
-            line.append(snapshot)
-            parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table.metadata.snapshot_by_id(parent)
-        if after is not None and snapshot is None:
+        line = self._line()
+        ids = [each.snapshot_id for each in line]
+        if after is not None and after not in ids:
             raise history_gone(self.name, f"snapshot {after} is applied, and the present one does not follow from it")
+        line = line if after is None else line[: ids.index(after)]
         before = before_moment(((each.snapshot_id, each.timestamp_ms) for each in reversed(line)), until_ms)
         if line and not before and after is None and line[-1].parent_snapshot_id is not None:
             raise history_gone(self.name, f"the snapshot before {line[-1].snapshot_id} has expired")
         return before
+
+    def _line(self) -> "list[Snapshot]":
+        """Return the snapshot of the log and those that it follows from, as far as the table has them, newest first."""
+        line: list[Snapshot] = []
+        snapshot = self._snapshot
+        while snapshot is not None:
+            line.append(snapshot)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.metadata.snapshot_by_id(parent)
+        return line
+
+    @cached_property
+    def _commit_versions(self) -> dict[int, int]:
+        """The numbers by which rows can be ordered, by the id of their snapshot. Ids are random, so the sequence number
+        is taken. The snapshots of format version 1 have none: theirs is negative, and grows with the time."""
+        versions: dict[int, int] = {}
+        last = _WITHOUT_NUMBER
+        for snapshot in reversed(self._line()):
+            last = snapshot.sequence_number or max(last + 1, _WITHOUT_NUMBER + snapshot.timestamp_ms)
+            versions[snapshot.snapshot_id] = last
+        return versions
 
     def columns(self) -> pa.Schema:
         """See :meth:`TableLog.columns`."""
@@ -101,11 +123,12 @@ class IcebergLog:
         changes = {ManifestEntryStatus.ADDED: "insert", ManifestEntryStatus.DELETED: "delete"}
         files: dict[str, list[FileScanTask]] = {"insert": [], "delete": []}
         manifests = snapshot.manifests(self._table.io)
-        deletions = [manifest for manifest in manifests if manifest.content is ManifestContent.DELETES]
+        # Those of format version 1 have the number 0 as their content, which is equal to DATA, but not the same object.
+        deletions = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
         if any(manifest.added_snapshot_id == snapshot.snapshot_id for manifest in deletions):
             raise self._merge_on_read(snapshot)
         for manifest in manifests:
-            if manifest.content is not ManifestContent.DATA or manifest.added_snapshot_id != snapshot.snapshot_id:
+            if manifest.content != ManifestContent.DATA or manifest.added_snapshot_id != snapshot.snapshot_id:
                 continue
             for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=False):
                 if entry.snapshot_id == snapshot.snapshot_id and entry.status in changes:
@@ -127,11 +150,11 @@ class IcebergLog:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan
 
-        columns = self.columns()
+        columns, version = self.columns(), self._commit_versions[snapshot.snapshot_id]
         projection = self._table.scan(snapshot_id=self.version).projection()
         scan = ArrowScan(self._table.metadata, self._table.io, projection, AlwaysTrue())
         for batch in scan.to_record_batches(tasks):
-            rows = as_changed(_with_uuid_texts(batch), change, snapshot.snapshot_id, snapshot.timestamp_ms)
+            rows = as_changed(_with_uuid_texts(batch), change, version, snapshot.timestamp_ms)
             yield rows.select(columns.names).cast(columns)
 
     @contextmanager

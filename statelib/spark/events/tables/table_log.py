@@ -13,7 +13,7 @@ CHANGE_COLUMNS = (
     pa.field("_commit_timestamp", pa.timestamp("us", "UTC")),
 )
 """The columns that each row has beside those of the table: ``insert``, ``update_preimage``, ``update_postimage`` or
-``delete``; the version and the time of its commit."""
+``delete``; a number that grows with each commit, in Delta its version; the time of its commit."""
 Commits = Iterable[tuple[int, int]]
 """(version, time in epoch milliseconds) per commit, oldest first."""
 
