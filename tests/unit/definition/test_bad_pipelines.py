@@ -142,6 +142,8 @@ CASES = {
     "a mode that Spark does not know": ("  columns:", "  format: csv\n  options: {Mode: dropmalformd}\n  columns:", 6, "source.options.Mode: expected FAILFAST, DROPMALFORMED, PERMISSIVE; found 'dropmalformd'"),
     "no zone": ("  columns:", "  time_zone: Berlin\n  columns:", 5, "source.time_zone: expected a time zone such as Europe/Berlin, found 'Berlin'"),
     "no zone of the schedule": ("start: 2013-01-01", "time_zone: Berlin, start: 2013-01-01", 2, "schedule.time_zone: expected a time zone such as Europe/Berlin, found 'Berlin'"),
+    "a bound in a column": ("dest: string", "dest: {expr: \"'{start:%Y-%m-%d}'\", type: string}", 7, "source.columns.dest.expr: {start:%Y-%m-%d} is not replaced in an expression, only in path, table, where and options"),
+    "a bound in a list": ("  columns:", "  each: {stop: \"filter(stops, s -> s.at < '{end}')\"}\n  columns:", 5, "source.each.stop: {end} is not replaced in an expression"),
     "a cron that the clock takes apart": ('"@daily", start', '"* 2 * * *", time_zone: Europe/Berlin, start', 2, "schedule.cron: '* 2 * * *': Airflow's intervals do not follow each other when the clock of Europe/Berlin is set forward at 2013-03-31T03:00:00+02:00"),
     "an option without text": ("  columns:", "  options: {header: [1]}\n  columns:", 5, "source.options.header: expected a valid string, found [1]"),
     "an expression without a type": ("distance: long", "distance: {expr: a + b}", 8, "source.columns.distance.type: is missing"),
@@ -246,6 +248,18 @@ def test_several_mistakes_are_reported_one_per_line_in_order(tmp_path):
         ["11", "key.0"],
         ["19", "states.longest.value.of"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "field"), [("delete_when: \"at < '{end}'\"", "delete_when"), ('changes: "op{start}"', "changes.op")]
+)
+def test_a_bound_in_a_delete_or_a_change_is_one_of_the_mistakes(tmp_path, more, field):
+    path = tmp_path / "flights.yaml"
+    path.write_text(GOOD.replace("  columns:", f"  {more}\n  columns:"))
+    with pytest.raises(InvalidRequestError) as caught:
+        load_pipeline(path)
+    assert f"flights.yaml:5: source.{field}: {{" in caught.value.message
+    assert "is not replaced in an expression" in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["", "just text", "- a\n- list\n", "---\n"])

@@ -32,6 +32,8 @@ _MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 _ASSET = re.compile(r"(?!airflow:)[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]{1,1400}")
 """The URIs that Airflow accepts for an asset."""
 
+_PLACEHOLDER = re.compile(rf"\{{(?:{'|'.join(PLACEHOLDERS)})(?:[:!][^{{}}]*)?\}}")
+
 
 def check_source(source: Source, where: Where, schedule: Schedule | None) -> Iterator[Problem]:
     """Yield the problems of the source in the field ``where``. ``schedule``: None if there is none, or if it has
@@ -44,6 +46,7 @@ def check_source(source: Source, where: Where, schedule: Schedule | None) -> Ite
         yield from name_problems(name, (*where, "each", name), in_type=True)
         if not text.strip():
             yield Problem((*where, "each", name), "expected an expression in SQL for a list, found none")
+    yield from _check_no_templates(source, where)
     templates = [
         problem
         for field, text in source.templates.items()
@@ -126,6 +129,19 @@ def _check_template(text: str, where: Where, *, variables: bool = False) -> Iter
             at_interval(text, "", FAR_APART[0])
         except (ValueError, LookupError) as error:
             yield Problem(where, f"not a template: {error}")
+
+
+def _check_no_templates(source: Source, where: Where) -> Iterator[Problem]:
+    """Yield a problem per expression with a placeholder, which would be compared as the text that it is."""
+    changes = source.changes
+    texts = {("delete_when",): source.delete_when} | {("each", name): text for name, text in source.each.items()}
+    texts |= {("columns", name, "expr"): column.expr for name, column in source.columns.items()}
+    if changes is not None:
+        texts |= {("changes", name): getattr(changes, name) for name in ("op", "before", "after")}
+    for field, text in texts.items():
+        if named := _PLACEHOLDER.search(text or ""):
+            reason = f"{named[0]} is not replaced in an expression, only in path, table, where and options"
+            yield Problem((*where, *field), f"{reason}; use the columns of the source, or compare with it in 'where'")
 
 
 def check_schedule(schedule: Schedule) -> Iterator[Problem]:
