@@ -174,6 +174,24 @@ def test_a_value_that_does_not_fit_the_schema_of_the_files_fails_the_run(deploym
     assert "json, csv, avro, xml; found delta" in refused(deployment, "run", "orders")
 
 
+@pytest.mark.parametrize("more", ["customer: string", "customer: {expr: customer, type: string}"])
+def test_a_column_of_the_path_has_the_same_values_on_each_day(deployment: Deployment, more: str) -> None:
+    """Of a day with the directories 01 and 2, Spark would make numbers."""
+    columns = f"columns: {{{more}, hour: int, amount: long}}"
+    write_pipeline(deployment, f'path: "{{data}}/{{start:%Y-%m-%d}}"\nwhere: "day < \'{{end}}\'"\n{columns}\n')
+    for day, customers in (("2026-01-01", ["01", "2"]), ("2026-01-02", ["01", "A7"])):
+        for customer in customers:
+            directory = Path(deployment.data) / day / f"customer={customer}" / "hour=05" / f"day={day}"
+            directory.mkdir(parents=True)
+            pl.DataFrame({"amount": [1]}).write_parquet(directory / "part.parquet")
+    said(deployment, "run", "orders", "--end", "2026-01-03")
+    assert totals(deployment) == {"01": 2, "2": 1, "A7": 1}
+    third = Path(deployment.data) / "2026-01-03" / "customer=01" / "hour=late" / "day=2026-01-03"
+    third.mkdir(parents=True)
+    pl.DataFrame({"amount": [1]}).write_parquet(third / "part.parquet")
+    assert '\'late\' of the type "STRING" cannot be cast to "INT"' in refused(deployment, "run", "orders")
+
+
 def test_older_files_of_parquet_may_lack_a_column_that_the_schema_of_the_files_has(deployment: Deployment) -> None:
     pl.DataFrame({"customer": ["a"]}).write_parquet(Path(deployment.data) / "2026-01-01.parquet")
     frame = pl.DataFrame({"customer": ["a"], "amount": [5]})

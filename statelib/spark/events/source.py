@@ -17,7 +17,7 @@ from statelib.spark.events.absent_columns import check_files_read_by_spark
 from statelib.spark.events.joined_records import check_joined_records
 from statelib.spark.events.source_columns import events_of, no_events
 from statelib.spark.events.source_files import SourceFiles, log_left_to_spark, source_files
-from statelib.spark.events.source_open import open_part, options_of
+from statelib.spark.events.source_open import open_part, options_of, typed_partitions
 from statelib.spark.events.source_paths import in_bucket
 from statelib.spark.events.tables.incremental import TableReads, read_table
 from statelib.spark.session.either_kind import default_file_system, hadoop_setting
@@ -163,6 +163,7 @@ def _read(
         frame = read_table(spark, pipeline, part, reads)
     else:
         frame = open_part(spark, pipeline.name, part)
+        frame = None if frame is None else typed_partitions(spark, pipeline, part, frame)
         if frame is not None and part.path is not None and part.source.file_format.lower() == "json":
             check_joined_records(spark, pipeline.name, part.path, options_of(part))
         if frame is not None and part.path is not None and is_within_reach(spark, part.path, places):

@@ -1,14 +1,21 @@
 """Open one part of a source, a path, a table or a query, as a Spark DataFrame with the source's own columns."""
 
+import re
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
 
+from statelib.definition.parts.types import type_of
+from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.definition.source.templates import with_variables
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import source_variables
+from statelib.spark.events.source_columns import check_strict
+from statelib.spark.events.source_types import INSTANT, LOCAL, quoted, spark_name
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.session.job_failures import MALFORMED_RECORD, naming_what_failed
 
@@ -28,6 +35,14 @@ _STRICT: Mapping[str, Mapping[str, str]] = {
 }
 """The options under which Spark fails on a record that it cannot read as a whole. By default it takes nulls for what
 is missing, and the columns of CSV by their place even if the header of a file has another order."""
+
+_PARTITIONED = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+"""The formats for which Spark takes columns from the names of directories. Tables know their columns themselves."""
+_GUESSED = "guessed"
+"""In place of the type of a column that is left as Spark guesses it."""
+_CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean", "date", INSTANT)
+"""The beginnings of the types to which the text of a directory is cast."""
+_SCHEME = re.compile(r"^[A-Za-z][\w+.-]*:(?://[^/]*)?")
 
 
 def strict_options(file_format: str, time_zone: str | None = None) -> Mapping[str, str]:
@@ -95,14 +110,74 @@ def _no_source(pipeline: str, part: SourcePart, condition: str, message: str = "
     )
 
 
-def _opened(spark: SparkSession, part: SourcePart) -> DataFrame:
+def typed_partitions(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
+    """Return the rows of one part, in which columns of the path, as in ``shop=01``, are texts, dates, or of the type
+    that the pipeline file declares. Others are left to ``file_schema``.
+
+    Spark guesses a type from the values of one interval: a day with ``01`` and ``2`` would have the key 1, the next day
+    with ``01`` and ``A7`` the key 01.
+
+    Raises InvalidRequestError (``bad-expression``) if Spark would turn a value of another type into a null."""
+    wanted = _partition_types(part, frame)
+    texts = t.StructType([
+        t.StructField(field.name, t.StringType()) if field.name in wanted and wanted[field.name] != _GUESSED else field
+        for field in frame.schema
+    ])  # fmt: skip
+    if texts != frame.schema:
+        frame = analysed(_opened(spark, part, texts))
+    casts = {name: type_ for name, type_ in wanted.items() if type_ not in (_GUESSED, "string")}
+    if not casts:
+        return frame
+    check_strict(spark, pipeline, f"{part.field}.columns")
+    expressions = {name: quoted(name) for name in frame.columns}
+    expressions |= {name: f"CAST({quoted(name)} AS {type_}) AS {quoted(name)}" for name, type_ in casts.items()}
+    return frame.selectExpr(*expressions.values())
+
+
+def _partition_types(part: SourcePart, frame: DataFrame) -> dict[str, str]:
+    """Return the type of each column of the path: the declared one, :data:`_GUESSED` if all values are dates, whose
+    texts come back unchanged, otherwise ``string``."""
+    source, types = part.source, {}
+    for name, guessed in frame.dtypes if _has_guessed_partitions(part) else ():
+        column = source.columns.get(name)
+        declared = spark_name(type_of(column.type)) if column is not None and column.expr is None else ""
+        declared = LOCAL if declared == INSTANT and source.time_zone else declared
+        is_date = guessed == "date" and declared in ("", "date")
+        types[name] = _GUESSED if is_date else declared if declared.startswith(_CAST) else "string"
+    in_path = _names_in_paths(part, frame) if types else set()
+    return {name: type_ for name, type_ in types.items() if name.lower() in in_path}
+
+
+def _has_guessed_partitions(part: SourcePart) -> bool:
+    """Return whether Spark guesses the types of columns of the path: not of a list of all files below it."""
+    if part.path is None or part.source.file_schema is not None or part.source.file_format.lower() not in _PARTITIONED:
+        return False
+    return not any(name.lower() == "recursivefilelookup" and text.lower() == "true" for name, text in part.options)
+
+
+def _names_in_paths(part: SourcePart, frame: DataFrame) -> set[str]:
+    """Return the names, in small letters, of the directories ``name=value`` between the path and its files."""
+    bases = [text for name, text in part.options if name.lower() == "basepath"]
+    above = len(_steps(bases[0] if bases else str(part.path)))
+    directories = {uri.rpartition("/")[0] for uri in frame.inputFiles()}
+    steps = (step for directory in directories for step in _steps(directory)[above:] if "=" in step)
+    return {unquote(step.partition("=")[0]).lower() for step in steps}
+
+
+def _steps(location: str) -> list[str]:
+    """Return the names in a path or URI, without its scheme and host."""
+    return [step for step in _SCHEME.sub("", location).split("/") if step]
+
+
+def _opened(spark: SparkSession, part: SourcePart, schema: t.StructType | str | None = None) -> DataFrame:
     if part.table is not None:
         return spark.read.options(**options_of(part)).table(part.table)
     file_format = part.source.file_format
     strict = strict_options(file_format, part.source.time_zone)
     reader = spark.read.format(file_format).options(**strict).options(**options_of(part))
-    if part.source.file_schema is not None:
-        reader = reader.schema(part.source.file_schema)
+    schema = schema or part.source.file_schema
+    if schema is not None:
+        reader = reader.schema(schema)
     return reader.load() if part.path is None else reader.load(part.path)
 
 
