@@ -81,6 +81,24 @@ def test_an_instant_is_not_compared_with_a_local_date_that_is_a_later_moment_in_
 
 
 @pytest.mark.parametrize(
+    "where",
+    [
+        "to_date(at) = {start}", "CAST(at AS date) = {start}", "date_format(at, 'yyyy-MM-dd') = {start}",
+        "date(at) >= {start} AND date(at) < {end}", "(at) >= {start} AND (at) < {end}", "{start} <= at AND {end} > at",
+        "at >= CAST({start} AS timestamp) AND at < CAST({end} AS timestamp)", "at >= {start}::timestamp AND at < {end}",
+        "at >= to_timestamp({start}) AND at < to_timestamp({end})", "hours.at >= {start} AND hours.at < {end}",
+        "date(at) >= '{{start}}' AND date(at) < '{{end}}'",
+    ],
+)  # fmt: skip
+def test_a_local_date_is_recognised_in_other_forms_of_comparisons(read: Read, where: str) -> None:
+    texts = {name: f"'{{{name}:%Y-%m-%d}}'" for name in ("start", "end")}
+    error = refused(read, where.format(**texts), "Europe/Berlin")
+    assert "at is compared with '{start" in error.message
+    assert "at >= '{start}' AND" in error.hint
+    assert read(where.format(**texts)) == [20, 21, 22, 23], "in UTC"
+
+
+@pytest.mark.parametrize(
     ("zone", "cron"), [("UTC", "@daily"), ("America/New_York", "@daily"), ("Europe/Berlin", "0 6 * * *")]
 )
 def test_a_date_whose_day_is_over_may_be_compared(read: Read, zone: str, cron: str) -> None:

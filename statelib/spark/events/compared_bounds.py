@@ -6,10 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, tzinfo
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 
 from statelib.definition.parts.zones import clock_offset, in_zone, zone_of
 from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.comparisons import DAY, plain_comparisons
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import SourcePart
 from statelib.definition.source.templates import at_interval
@@ -17,12 +19,13 @@ from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms
 from statelib.spark.events.source_types import INSTANT, LOCAL
+from statelib.spark.session.either_kind import analysed
 
 _HALF_A_YEAR_MS = 182 * 86_400_000
 _TEXT = r"['\"]([^'\"{}]*\{(?:start|end)(?::[^{}]*)?\}[^'\"{}]*)['\"]"
 _BOUND = r"\s*(?:<=>|<=|>=|<>|!=|=|<|>|\bbetween\b)\s*(?:(date|timestamp\w*)\s*)?" + _TEXT
 """The rest of a comparison with a text that consists of a bound."""
-_COMPARED = re.compile(r"(?<![\w.`])([\w.`]+)" + _BOUND, re.I)
+_COMPARED = re.compile(rf"(?<![\w.`])({DAY}?)([\w.`]+)" + _BOUND, re.I)
 _OR = re.compile(r"\bor\b", re.I)
 _COMPARED_BY_DATABASE = re.compile(r"\b(\w+)[\"`\]]?" + _BOUND, re.I)
 
@@ -31,7 +34,7 @@ _COMPARED_BY_DATABASE = re.compile(r"\b(\w+)[\"`\]]?" + _BOUND, re.I)
 class _Comparison:
     """A column that a field of the source compares with a bound. ``type``: of the column, in Spark. ``literal``: the
     word before the text, such as ``timestamp``. ``bound``: the template of the text. ``as_instant``: how to write the
-    column as an instant, a template for its name and zone."""
+    column as an instant, a template for its name and zone. ``is_day``: whether the date of the column is compared."""
 
     field: str
     column: str
@@ -39,11 +42,12 @@ class _Comparison:
     literal: str
     bound: str
     as_instant: str
+    is_day: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Whether the bound has no format, so that its text ends with the offset."""
-        return self.bound in ("{start}", "{end}")
+        return self.bound in ("{start}", "{end}") and not self.is_day
 
     @property
     def is_instant(self) -> bool:
@@ -78,15 +82,17 @@ def _problem(pipeline: Pipeline, part: SourcePart, compared: _Comparison) -> tup
         return reason, f"{hint}are, as in '{{start:%Y-%m-%dT%H:%M:%S}}'"
     if compared.type == LOCAL and zone is not None:
         hint = f"compare the instant, as in {compared.as_instant.format(column, zone)} >= '{{start}}'"
-        if compared.is_plain and not _have_equal_clocks(zone_of(zone), pipeline.zone, part.interval.start_ms):
+        clock = UTC if compared.is_instant else pipeline.zone
+        if compared.is_plain and not _have_equal_clocks(zone_of(zone), clock, part.interval.start_ms):
             reason = (
                 f"is a time without a zone, but {{start}} and {{end}} are times of the schedule, in {pipeline.zone}"
             )
             return f"{reason}: events would be applied by another interval, or by none", hint
-        if _is_ahead(pipeline, part, bound, zone_of(zone)):
+        if _is_ahead(pipeline, part, compared, zone_of(zone)):
             return _too_early(bound, zone), hint
-    if compared.type == INSTANT and compared.field == "where" and _is_ahead(pipeline, part, bound, UTC):
-        return _too_early(bound, "UTC"), "write '{start}' and '{end}', which have their offsets"
+    if compared.type == INSTANT and compared.field == "where" and _is_ahead(pipeline, part, compared, UTC):
+        hint = "write '{start}' and '{end}', which have their offsets"
+        return _too_early(bound, "UTC"), f"{hint}: {column} >= '{{start}}' AND {column} < '{{end}}'"
     if compared.type == "date" and compared.is_instant and _is_after_midnight(pipeline, part, bound):
         reason = (
             f"is a date, whose midnight in UTC is compared with {compared.literal.upper()} '{bound}', which is later"
@@ -101,7 +107,7 @@ def _seam_problem(
 ) -> tuple[str, str] | None:
     """Return the reason and the hint of an error if a condition without OR does not begin, for a column, where it ended
     for the interval before; None if it does, or if a bound of the column is not a time."""
-    type_, column, where = compared.type, compared.column, part.source.where or ""
+    type_, column, where = "date" if compared.is_day else compared.type, compared.column, part.source.where or ""
     if compared.field != "where" or type_ not in (INSTANT, LOCAL, "date") or _OR.search(where):
         return None
     bounds = [other.bound for other in others if (other.field, other.column) == ("where", column)]
@@ -141,11 +147,13 @@ def _too_early(bound: str, zone: str) -> str:
 def _comparisons(part: SourcePart, frame: DataFrame) -> Iterator[_Comparison]:
     """Yield the comparisons with bounds. A query may compare columns that it does not return; they are left out."""
     types = {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
-    for column, literal, bound in _COMPARED.findall(part.source.where or ""):
-        first, *nested = (name.strip("`").lower() for name in column.split("."))
-        if first in types:
-            type_ = frame.selectExpr(column).schema[0].dataType.simpleString() if nested else types[first]
-            yield _Comparison("where", column, type_, literal, bound, "to_utc_timestamp({}, '{}')")
+    for day, column, literal, bound in _COMPARED.findall(plain_comparisons(part.source.where or "")):
+        type_ = types.get(column.strip("`").lower()) or _type_in_spark(frame, column)
+        is_day = day != "" and type_ in (INSTANT, LOCAL)
+        if is_day and literal.lower().startswith("timestamp"):
+            type_, is_day = "date", False
+        if type_ and (is_day or not day or type_ == "date"):
+            yield _Comparison("where", column, type_, literal, bound, "to_utc_timestamp({}, '{}')", is_day)
     for name, text in part.source.options.items():
         for column, literal, bound in _COMPARED_BY_DATABASE.findall(text):
             if column.lower() in types:
@@ -153,12 +161,22 @@ def _comparisons(part: SourcePart, frame: DataFrame) -> Iterator[_Comparison]:
                 yield _Comparison(f"options.{name}", column, type_, literal, bound, "{} AT TIME ZONE '{}'")
 
 
-def _is_ahead(pipeline: Pipeline, part: SourcePart, bound: str, zone: tzinfo) -> bool:
+def _type_in_spark(frame: DataFrame, column: str) -> str:
+    """Return the type of a field of a column, or of a column after the name of its table; '' if it is none."""
+    try:
+        return analysed(frame.selectExpr(column)).schema[0].dataType.simpleString()
+    except (AnalysisException, ParseException):
+        return ""
+
+
+def _is_ahead(pipeline: Pipeline, part: SourcePart, compared: _Comparison, zone: tzinfo) -> bool:
     """Return whether the text of a bound, as a time in ``zone``, is later than the bound, now or half a year later. A
-    text that is earlier is meant: a run in the morning may read the day before it."""
+    text that is earlier is meant: a run in the morning may read the day before it. If dates are compared, the text is
+    the midnight of its date."""
     return any(
-        epoch_ms(in_zone(written, zone)) > (interval.start_ms if "{start" in bound else interval.end_ms)
-        for interval, written in _written(pipeline, part, bound)
+        epoch_ms(in_zone(datetime.combine(written.date(), time()) if compared.is_day else written, zone))
+        > (interval.start_ms if "{start" in compared.bound else interval.end_ms)
+        for interval, written in _written(pipeline, part, compared.bound)
     )
 
 

@@ -262,6 +262,26 @@ def test_a_bound_in_a_delete_or_a_change_is_one_of_the_mistakes(tmp_path, more, 
     assert "is not replaced in an expression" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "'{start}' <= at AND at <= '{end}'", "'{end}' >= at AND (at) >= '{start}'",
+        "at BETWEEN CAST('{start}' AS TIMESTAMP) AND CAST('{end}' AS TIMESTAMP)",
+        "at >= to_timestamp('{start}') AND at <= to_timestamp('{end}')",
+        "at >= (TIMESTAMP '{start}') AND at <= (TIMESTAMP '{end}')",
+        "at >= '{start}'::timestamp AND at <= '{end}'::timestamp",
+    ],
+)  # fmt: skip
+def test_an_end_that_is_taken_twice_is_refused_in_each_form(tmp_path, where):
+    path = tmp_path / "flights.yaml"
+    path.write_text(GOOD.replace('path: "{data}/flights/{start:%Y-%m-%d}"', f'table: t\n  where: "{where}"'))
+    with pytest.raises(InvalidRequestError, match="would be applied by two intervals"):
+        load_pipeline(path)
+    path.write_text(path.read_text().replace("<= '{end}", "< '{end}").replace("at <=", "at <").replace("' >=", "' >"))
+    if "BETWEEN" not in where:
+        load_pipeline(path)
+
+
 @pytest.mark.parametrize("text", ["", "just text", "- a\n- list\n", "---\n"])
 def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
     path = tmp_path / "x.yaml"

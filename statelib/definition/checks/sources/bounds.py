@@ -9,6 +9,7 @@ from statelib.definition.parts.model import Schedule
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.zones import is_ambiguous
 from statelib.definition.problems import Problem, Where, dotted
+from statelib.definition.source.comparisons import plain_comparisons
 from statelib.definition.source.intervals import REMEMBERED, changes_of, first_intervals
 from statelib.definition.source.parts import range_text, source_part
 from statelib.definition.source.templates import BOUNDS, placeholders
@@ -45,7 +46,7 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
         yield Problem((*where, place), f"{text}; {hint}", NOT_BOUNDED)
         return
     for key, template in source.templates.items():
-        if key == ("where",) or (key[0] == "options" and _COMPARED.search(template) is not None):
+        if key == ("where",) or (key[0] == "options" and _compared(template)):
             yield from _check_condition(template, (*where, *key), alone=field == key)
     probed = _probed(schedule) if schedule else (FAR_APART,)
     same = next(filter(None, (_same_texts(source, schedule, intervals) for intervals in probed)), None)
@@ -96,10 +97,15 @@ def _bounding_field(source: Source) -> tuple[str, ...] | None:
     return None
 
 
+def _compared(condition: str) -> list[tuple[str, str]]:
+    """Return the operator and the bound of each comparison with a bound."""
+    return [(op.lower(), bound.lower()) for op, bound in _COMPARED.findall(plain_comparisons(condition))]
+
+
 def _check_condition(condition: str, where: Where, *, alone: bool) -> Iterator[Problem]:
     """Yield the problem of a condition, or of a query, whose comparisons show that an event would be read twice or
     never. ``alone``: no template before it names a bound."""
-    start, end = ({op.lower() for op, of in _COMPARED.findall(condition) if of == bound} for bound in BOUNDS)
+    start, end = ({op for op, of in _compared(condition) if of == bound} for bound in BOUNDS)
     if "between" in start | end or (">=" in start and "<=" in end and "<" not in end):
         text = "an event at {end} would be applied by two intervals; write >= '{start}' AND ... < '{end}'"
         yield Problem(where, text, NOT_BOUNDED)
