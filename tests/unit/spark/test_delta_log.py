@@ -42,3 +42,21 @@ def test_a_partition_that_the_package_does_not_find_is_no_damage(tmp_path: Path)
     with pytest.raises(UnsupportedError, match="partitions whose values have other characters") as caught:
         list(log.changes([1]))
     assert caught.value.kind == "source-features"
+
+
+@pytest.mark.parametrize("feed", ["true", "false"])
+def test_an_empty_text_is_null_in_a_column_of_partitions_whether_commits_or_the_table_are_read(
+    tmp_path: Path, feed: str
+) -> None:
+    """What a commit deletes has to be the row that a first run has read from the whole table."""
+    rows = pa.table({"n": [1, 2], "shop": ["", "a"]})
+    write_deltalake(tmp_path, rows, partition_by=["shop"], configuration={"delta.enableChangeDataFeed": feed})
+    write_deltalake(tmp_path, rows, mode="append")
+    DeltaTable(tmp_path).delete("n = 1")
+    log = DeltaLog(str(tmp_path), {})
+    shops = {row["shop"] for batch in log.changes([1, 2]) for row in batch.to_pylist() if row["n"] == 1}
+    assert shops == {None}
+    assert {row["shop"] for batch in DeltaLog(str(tmp_path), {}, 1).rows(0, 1) for row in batch.to_pylist()} == {
+        None,
+        "a",
+    }

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statelib.errors import NotFoundError, RetryableError, StatelibError, UnsupportedError
 from statelib.extras import require
@@ -87,7 +88,7 @@ class DeltaLog:
         with self._naming_errors():
             columns = self.columns()
             for batch in pa.RecordBatchReader.from_stream(self._table.load_cdf(commits[0], commits[-1])):
-                yield batch.select(columns.names).cast(columns)
+                yield self._with_null_partitions(batch.select(columns.names).cast(columns))
 
     def rows(self, piece: int, pieces: int) -> Iterator[pa.RecordBatch]:
         """See :meth:`TableLog.rows`."""
@@ -98,6 +99,16 @@ class DeltaLog:
             for fragment in sorted(dataset.get_fragments(), key=lambda each: each.path)[piece::pieces]:
                 for batch in fragment.to_batches(schema=dataset.schema):
                     yield as_changed(batch, "insert", version, time_ms).cast(columns)
+
+    def _with_null_partitions(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows of commits with null for the empty text in a column of partitions. In Delta, such a partition is
+        that of null, and the rows of the whole table have null in it."""
+        for name in self._table.metadata().partition_columns:
+            values = batch[name]
+            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+                nulls = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+                batch = batch.set_column(batch.schema.get_field_index(name), batch.schema.field(name), nulls)
+        return batch
 
     def _check_features(self) -> None:
         """Raise UnsupportedError (``source-features``) if the table has features that would be read wrongly."""
