@@ -186,8 +186,9 @@ def test_an_aggregate_of_another_source_may_be_of_any_kind(tmp_path: Path) -> No
     assert "sources.refunds.each.line: takes a list in after: a change has" in problem_of(tmp_path, data)
     data["sources"]["refunds"]["each"] = {"op": "ops", "before": "map_values(log.before)"}
     assert loaded(tmp_path, data).has_changes, "lists of whole changes"
-    data["sources"]["refunds"]["where"] = "op <> 't' AND after.reason = 'x'"
-    assert "sources.refunds.where: is a condition on a field of after: an update" in problem_of(tmp_path, data)
+    for condition in ("after.reason = 'x'", "`after`.`reason` = 'x'", "after['reason'] = 'x'", 'after["reason"] = 1'):
+        data["sources"]["refunds"]["where"] = f"op <> 't' AND {condition}"
+        assert "sources.refunds.where: is a condition on a field of after: an update" in problem_of(tmp_path, data)
     data["sources"]["refunds"]["where"] = "after IS NOT NULL AND coalesce(after.reason, before.reason) = 'x'"
     assert loaded(tmp_path, data).has_changes
     del data["sources"]["refunds"]["changes"]["after"]

@@ -39,7 +39,11 @@ def _check_source(source: Source, where: Where) -> Iterator[Problem]:
         yield Problem((*where, "changes"), "expected 'before' and 'after', or neither")
     sides = [side for side in (changes.before, changes.after) if side]
     yield from _check_elements(source.each, sides, (*where, "each"))
-    named = [side for side in sides if re.search(rf"(?<![\w.]){re.escape(side)}\s*\.", source.where or "")]
+    where_text = re.sub(
+        r"\[\s*['\"](\w+)['\"]\s*\]", r".\1", (source.where or "").replace("`", "")
+    )  # all as after.status
+    plain = [side.replace("`", "") for side in sides]
+    named = [side for side in plain if re.search(rf"(?<![\w.]){re.escape(side)}\s*\.", where_text)]
     if len(named) == 1:
         text = "an update is left out as a whole, with the row that it replaces, if its rows differ in this field"
         hint = "compute a boolean column of 'row', and name it in 'where' of the aggregates"
