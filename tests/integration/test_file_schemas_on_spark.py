@@ -287,6 +287,28 @@ path: "{{data}}/{{start:%Y-%m-%d}}"
     assert totals(deployment) == {}
 
 
+def test_a_row_may_have_fields_that_are_no_words_of_sql(deployment: Deployment) -> None:
+    row = '"row<order-id: int>"'
+    columns = f"columns: {{customer: string, amount: long, a: {row}, b: {{expr: a, type: {row}}}}}\n"
+    schema = 'file_schema: "customer STRING, amount LONG, a STRUCT<`order-id`: INT>"\non_missing: empty\n'
+    write_pipeline(deployment, f'format: json\npath: "{{data}}/{{start:%Y-%m-%d}}.json"\n{schema}{columns}')
+    write_json(deployment, 2, '{"customer": "a", "amount": 1, "a": {"order-id": 7}}')
+    said(deployment, "run", "orders", "--end", "2026-01-03")
+    assert totals(deployment) == {"a": 1}
+
+
+def test_times_in_a_row_are_refused_if_they_need_the_zone_of_the_source(deployment: Deployment) -> None:
+    source = f"{PARQUET.splitlines()[0]}\ntime_zone: Europe/Berlin\ncolumns:\n  customer: string\n  amount: long\n"
+    times = '  times: {{expr: "struct({})", type: "row<at: instant>"}}\n'
+    table = pl.DataFrame({"customer": ["a"], "amount": [1], "at": [datetime(2026, 1, 1, 12)]})
+    table.cast({"at": pl.Datetime("us")}).write_parquet(Path(deployment.data) / "2026-01-01.parquet")
+    write_pipeline(deployment, source + times.format("at"))
+    message = refused(deployment, "run", "orders")
+    assert "columns.times is struct<at:timestamp_ntz>, declared is row<at: instant>: times in a list" in message
+    write_pipeline(deployment, source + times.format("to_utc_timestamp(at, 'Europe/Berlin') AS at"))
+    said(deployment, "run", "orders")
+
+
 def test_the_reason_of_spark_is_named_if_files_are_there(deployment: Deployment) -> None:
     write_json(deployment, 1, '{"customer": "a", "Customer": "b", "amount": 1}')
     write_pipeline(deployment, JSON.replace("payload.", "").replace("payload IS", "customer IS"))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from statelib.definition.parts.source import ChangeLogColumns
 from statelib.definition.pipeline import Pipeline
@@ -22,11 +22,18 @@ from statelib.spark.events.source_changes import (
     complete_envelopes,
     images_of_envelopes,
 )
-from statelib.spark.events.source_types import INSTANT, LOCAL, is_read_as, quoted, spark_name
+from statelib.spark.events.source_types import (
+    BY_ZONE,
+    INSTANT,
+    LOCAL,
+    is_read_as,
+    quoted,
+    spark_name,
+    sql_type,
+    times_differ,
+)
 from statelib.spark.session.either_kind import analysed
 
-_BY_ZONE = {INSTANT: (LOCAL, "date"), LOCAL: (INSTANT,)}
-"""The types of expressions that become a type by the zone of the source."""
 _ANSI = "spark.sql.ansi.enabled"
 _BY_CHANCE = "its value can be another one when a task is repeated"
 _REFUSED = {
@@ -133,7 +140,7 @@ def _own_columns(part: SourcePart, frame: DataFrame) -> dict[str, tuple[str, str
 
 def no_events(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Return a DataFrame without rows that has the declared columns."""
-    columns = [f"{quoted(name)} {spark_name(type_)}" for name, type_ in pipeline.column_types().items()]
+    columns = [f"{quoted(name)} {sql_type(type_)}" for name, type_ in pipeline.column_types().items()]
     if pipeline.has_changes:
         columns.append(f"`{CHANGE}` {CHANGE_TYPE}")
     return spark.createDataFrame([], ", ".join(columns))
@@ -146,12 +153,11 @@ def _columns(
     sources have. Expressions in SQL need one JVM call for all columns."""
     expressions = []
     for name, type_ in pipeline.column_types().items():
-        wanted = spark_name(type_)
         column = part.source.columns.get(name)
         if column is None:
-            expressions.append(f"CAST(NULL AS {wanted}) AS {quoted(name)}")
+            expressions.append(f"CAST(NULL AS {sql_type(type_)}) AS {quoted(name)}")
         elif column.expr is None:
-            expressions.append(_plain_column(pipeline, part, name, actual[name], wanted))
+            expressions.append(_plain_column(pipeline, part, name, actual[name], spark_name(type_)))
         else:
             expressions.append(_computed_column(pipeline, part, name, column.expr, frame))
     if pipeline.has_changes:
@@ -191,15 +197,29 @@ def _computed_column(pipeline: Pipeline, part: SourcePart, name: str, text: str,
     """Return the SQL expression for a column with ``expr``. By the zone of the source, a time without a zone or a date
     becomes an instant, and an instant a time without a zone."""
     field, zone = f"{part.field}.columns.{name}", part.source.time_zone
-    wanted = spark_name(pipeline.column_types()[name])
-    expression = f"CAST(({text}) AS {wanted})"
-    if zone is not None and wanted in _BY_ZONE:
+    type_ = pipeline.column_types()[name]
+    wanted, expression = spark_name(type_), f"CAST(({text}) AS {sql_type(type_)})"
+    if zone is not None:
         (value,) = checked_expression(pipeline, field, text, frame, f"({text})").schema.fields
-        if value.dataType.simpleString() in _BY_ZONE[wanted]:
+        if value.dataType.simpleString() in BY_ZONE.get(wanted, ()):
             expression = _converted(f"({text})", zone, wanted)
+        if times_differ(value.dataType, type_):
+            raise _times_within(pipeline, field, part.source.columns[name].type, value.dataType, zone)
     expression = f"{expression} AS {quoted(name)}"
     checked_expression(pipeline, field, text, frame, expression)
     return expression
+
+
+def _times_within(pipeline: Pipeline, field: str, declared: str, actual: DataType, zone: str) -> InvalidRequestError:
+    """Return the error for an expression with times in a list, a map or a row, to which no zone is applied."""
+    return InvalidRequestError(
+        f"pipeline {pipeline.name}: {field} is {actual.simpleString()}, declared is {declared}: times in a list, a map "
+        f"or a row are not converted by time_zone {zone}",
+        kind="column-type",
+        hint=f"convert each of them in the expression: to_utc_timestamp(at, '{zone}') makes an instant of a time "
+        f"without a zone, CAST(from_utc_timestamp(at, '{zone}') AS TIMESTAMP_NTZ) the reverse, and "
+        "transform(times, at -> …) does so for a list",
+    )
 
 
 def _converted(column: str, zone: str, wanted: str) -> str:

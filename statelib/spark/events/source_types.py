@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 import pyarrow as pa
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from statelib.model.types import StateType
 from statelib.serializers.registry import codec_of
@@ -13,6 +14,8 @@ from statelib.spark.dataframe.arrow_types import spark_type
 LOCAL, INSTANT = "timestamp_ntz", "timestamp"
 """Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
 cast to the other without loss."""
+BY_ZONE = {INSTANT: (LOCAL, "date"), LOCAL: (INSTANT,)}
+"""The types of expressions that become a type by the zone of the source."""
 _WIDENINGS = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
     "smallint": {"int", "bigint", "float", "double"},
@@ -35,6 +38,43 @@ _NUMBERS_AND_TIMES = (*_WIDENINGS, "bigint", "double", INSTANT, LOCAL)
 def spark_name(type_: StateType) -> str:
     """Return Spark's name of the type of a column, as ``DataType.simpleString`` writes it."""
     return spark_type(codec_of(type_).arrow_type).simpleString()
+
+
+def sql_type(type_: StateType) -> str:
+    """Return the type of a column as SQL takes it, in which the names of fields are quoted."""
+    return _in_sql(spark_type(codec_of(type_).arrow_type))
+
+
+def _in_sql(type_: DataType) -> str:
+    if isinstance(type_, StructType):
+        return f"struct<{', '.join(f'{quoted(field.name)}: {_in_sql(field.dataType)}' for field in type_.fields)}>"
+    if isinstance(type_, ArrayType | MapType):
+        name = "array" if isinstance(type_, ArrayType) else "map"
+        return f"{name}<{', '.join(map(_in_sql, _inner(type_)))}>"
+    return type_.simpleString()
+
+
+def times_differ(actual: DataType, type_: StateType) -> bool:
+    """Return whether a value of Spark's type ``actual`` has times, in a list, a map or a row, that become those of the
+    type of a column by the zone of the source only."""
+    return _times_differ(actual, spark_type(codec_of(type_).arrow_type))
+
+
+def _times_differ(actual: DataType, wanted: DataType) -> bool:
+    within, wanted_within = _inner(actual), _inner(wanted)
+    return any(
+        inner.simpleString() in BY_ZONE.get(wanted_inner.simpleString(), ()) or _times_differ(inner, wanted_inner)
+        for inner, wanted_inner in zip(within, wanted_within, strict=False)
+    )
+
+
+def _inner(type_: DataType) -> list[DataType]:
+    """Return the types of the fields, elements, or keys and values of a type; none if it has no such parts."""
+    if isinstance(type_, StructType):
+        return [field.dataType for field in type_.fields]
+    if isinstance(type_, MapType):
+        return [type_.keyType, type_.valueType]
+    return [type_.elementType] if isinstance(type_, ArrayType) else []
 
 
 def quoted(name: str) -> str:
