@@ -68,7 +68,8 @@ def read(spark: SparkSession, deployment: Deployment, source: dict[str, Any], da
 
 
 def test_a_table_gives_each_event_to_one_interval(spark: SparkSession, deployment: Deployment, table: str) -> None:
-    source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "long"}}
+    where = f"{WHERE} AND shop NOT IN ('today', 'c')"
+    source = {"table": table, "where": where, "columns": {"shop": "string", "amount": "long"}}
     assert read(spark, deployment, source).to_pydict() == {"shop": ["a", "b"], "amount": [1, 2]}
     assert sorted(read(spark, deployment, source, 3)["amount"].to_pylist()) == [1, 2, 3, 4, 5]
     for day in (1, 2, 3):
@@ -183,6 +184,8 @@ BAD_COLUMNS = {
 BAD_CONDITIONS = {
     "a condition that is none": ("amount", "where: "),
     "a condition of chance": ("rand() < 0.5", "its value can be another one when a task is repeated"),
+    "the date in a text": ("at < 'today'", "its value can be another one when a task is repeated"),
+    "the time in a text": ("at < 'now'::timestamp", "its value can be another one when a task is repeated"),
 }
 
 

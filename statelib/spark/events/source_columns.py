@@ -51,10 +51,12 @@ _CLOCK = re.compile(
 )
 """The functions that read the clock, some of them also without parentheses (the group). For Spark, their value is the
 same for all rows of one query, and therefore not a value of chance."""
+_SPECIAL = r"['\"]\s*(?:now|today|yesterday|tomorrow)\b"
 _SPECIAL_TIME = re.compile(
-    r"(?:date|timestamp\w*|cast)\s*\(?\s*['\"]\s*(?:now|today|yesterday|tomorrow)\b", re.IGNORECASE
+    rf"(?:date|timestamp\w*|cast)\s*\(?\s*{_SPECIAL}|{_SPECIAL}[^'\"]*['\"]\s*::\s*(?:date|timestamp)", re.IGNORECASE
 )
 """A text that Spark takes for a time of the run where it expects a date or a time: ``date'today'``."""
+_SPECIAL_TEXT = re.compile(rf"{_SPECIAL}[^'\"]*['\"]", re.IGNORECASE)
 
 
 def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
@@ -261,10 +263,23 @@ def _reason_against(frame: DataFrame, sql: str) -> str | None:
 
 def _reads_clock(frame: DataFrame, sql: str) -> bool:
     """Return whether an expression uses the time of the run. A column can have the name of such a function."""
-    if _SPECIAL_TIME.search(sql):
+    if _SPECIAL_TIME.search(sql) or _takes_text_for_time(frame, sql):
         return True
     columns = {name.lower() for name in frame.columns}
     return any((match[1] or "").lower() not in columns for match in _CLOCK.finditer(_QUOTED.sub("''", sql)))
+
+
+def _takes_text_for_time(frame: DataFrame, sql: str) -> bool:
+    """Return whether Spark casts ``'today'`` or such a text to a time, as in ``at < 'today'``. A number in its place
+    can be compared with a text, but not with a time."""
+    numbers = _SPECIAL_TEXT.sub("0", sql)
+    if numbers == sql:
+        return False
+    try:
+        analysed(frame.select(f.expr(numbers)))
+    except AnalysisException:
+        return True
+    return False
 
 
 def check_strict(spark: SparkSession, pipeline: Pipeline, field: str) -> None:
