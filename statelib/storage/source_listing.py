@@ -29,7 +29,7 @@ class SourceListing:
     """The state of a source at one moment.
 
     ``exists``: whether anything has the path, which includes a directory without files.
-    ``files``: the number of files that Spark reads as data. Names that begin with ``_`` or ``.`` are not data.
+    ``files``: the number of files that Spark reads as data. Hidden ones are not data.
     ``newest_ms``: the latest modification time of all files, by the storage's clock in epoch milliseconds; None where
     there is no file."""
 
@@ -49,6 +49,22 @@ def look_at_source(path: str, places: Places) -> SourceListing:
     times = [entry.modified_at_ms for entry in matching if entry.modified_at_ms is not None]
     data = [entry for entry in matching if entry.modified_at_ms is not None and not _is_hidden(entry, len(expressions))]
     return SourceListing(bool(matching), len(data), max(times, default=None))
+
+
+def data_files_below(path: str, places: Places) -> list[str]:
+    """Return the files below a source's path that Spark reads as data, wherever below it they are.
+
+    Raises as :func:`look_at_source`."""
+    kind, path = visible_source(path, places)
+    root, pattern = split_pattern(path)
+    expressions = [name_expression(part) for part in pattern]
+    return [
+        "/".join((root.rstrip("/"), *entry.below))
+        for entry in kind.source_entries(root)
+        if entry.modified_at_ms is not None
+        and _lies_under(entry, expressions)
+        and not _is_hidden(entry, len(expressions))
+    ]
 
 
 def visible_source(path: str, places: Places) -> tuple[StorageKind, str]:
@@ -84,7 +100,13 @@ def _lies_under(entry: SourceEntry, pattern: list[re.Pattern[str]]) -> bool:
 def _is_hidden(entry: SourceEntry, pattern_length: int) -> bool:
     """Return whether Spark ignores the entry as hidden. Of the names that match the pattern of the path, only that of a
     file can hide it."""
-    return any(name.startswith(("_", ".")) for name in entry.below[pattern_length:] or entry.below[-1:])
+    return any(map(is_hidden, entry.below[pattern_length:] or entry.below[-1:]))
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether Spark ignores files and directories of this name. It reads those of a partition, ``_day=1``."""
+    is_internal = name.startswith("_") and "=" not in name
+    return is_internal or name.startswith(".") or name.endswith("._COPYING_")
 
 
 def name_expression(pattern: str) -> re.Pattern[str]:

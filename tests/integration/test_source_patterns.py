@@ -13,6 +13,7 @@ from statelib.spark.events.source_paths import data_files
 NAMES = (
     "a.parquet", "ab.parquet", "a,b.parquet", "b-1.parquet", "e+f (1).parquet", "p^.parquet", "p[1].parquet",
     "x!.parquet", "é.parquet", "UPPER.PARQUET", "_u.parquet", ".h.parquet", "d.parquet._COPYING_",
+    "_c=1.parquet",
 )  # fmt: skip
 PATTERNS = ("*", "*.parquet", "?.parquet", "a*", "a?b*", "b-?.*", "e+*", "*(1)*", "p?.parquet", "x!*", "é*", "**.P*")
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from statelib.definition.parts.source import Source
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart, source_parts
+from statelib.definition.source.readiness import ready_rules
 from statelib.flows.wiring import Deployment, source_variables
 from statelib.model.checkpoint import DataInterval
 from statelib.spark import FORMATS, register
@@ -17,9 +18,10 @@ from statelib.spark.events.absent_columns import check_files_read_by_spark
 from statelib.spark.events.joined_records import check_joined_records
 from statelib.spark.events.source_columns import events_of, no_events
 from statelib.spark.events.source_files import SourceFiles, log_left_to_spark, source_files
-from statelib.spark.events.source_open import open_part, options_of, typed_partitions
+from statelib.spark.events.source_open import open_part, options_of, strict_options, typed_partitions
 from statelib.spark.events.source_paths import in_bucket
 from statelib.spark.events.tables.incremental import TableReads, read_table
+from statelib.spark.events.unread_files import check_all_files_are_read
 from statelib.spark.session.either_kind import default_file_system, hadoop_setting
 from statelib.storage.objects.uris import location_if_object, object_location
 from statelib.storage.source_listing import split_pattern
@@ -162,6 +164,7 @@ def _read(
             raise ValueError(f"{part.field} is incremental: expected what is read of it")
         frame = read_table(spark, pipeline, part, reads)
     else:
+        _check_all_files_are_read(spark, pipeline, part, places)
         frame = open_part(spark, pipeline.name, part)
         frame = None if frame is None else typed_partitions(spark, pipeline, part, frame)
         if frame is not None and part.path is not None and part.source.file_format.lower() == "json":
@@ -169,6 +172,21 @@ def _read(
         if frame is not None and part.path is not None and is_within_reach(spark, part.path, places):
             check_files_read_by_spark(part, frame)
     return None if frame is None else events_of(spark, pipeline, part, frame)
+
+
+def _check_all_files_are_read(spark: SparkSession, pipeline: Pipeline, part: SourcePart, places: SourcePlaces) -> None:
+    """Raise InvalidRequestError (``unread-files``) if Spark would leave out a file below the path of the part, other
+    than the marker of the interval."""
+    if part.path is None:
+        return
+    rules = ready_rules(pipeline, places.data, part.interval)
+    markers = [each.marker for rule in rules if rule.source == part.name for each in rule.parts]
+    options = {**strict_options(part.source.file_format, part.source.time_zone), **options_of(part)}
+    check_all_files_are_read(
+        spark, f"pipeline {pipeline.name}: source {part.place}", part.path, options,
+        file_format=part.source.file_format, marker=next(filter(None, markers), ""),
+        within_reach=is_within_reach(spark, part.path, places),
+    )  # fmt: skip
 
 
 def is_within_reach(spark: SparkSession, path: str, places: SourcePlaces) -> bool:

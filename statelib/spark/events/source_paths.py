@@ -9,7 +9,7 @@ from statelib.definition.parts.source import Source
 from statelib.errors import StatelibError
 from statelib.storage.objects.uris import location_if_object
 from statelib.storage.registry import PLACES
-from statelib.storage.source_listing import name_expression, split_pattern, visible_source
+from statelib.storage.source_listing import is_hidden, name_expression, split_pattern, visible_source
 
 _PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
 """An absolute local path without wildcards and escapes."""
@@ -60,7 +60,7 @@ def _local_files(location: str, source: Source) -> Sequence[str]:
             raise LeftToSparkError("a directory within the source")
     except OSError as error:
         raise LeftToSparkError(str(error)) from error
-    return [str(entry) for entry in entries if not _is_hidden(entry.name)]
+    return [str(entry) for entry in entries if not is_hidden(entry.name)]
 
 
 def _missing(location: str, source: Source) -> Sequence[str]:
@@ -83,7 +83,7 @@ def _objects(uri: str, source: Source) -> Sequence[str]:
         entries = [below for below in entries if below and pattern.fullmatch(below[0])]
     if any(len(below) > 1 for below in entries):
         raise LeftToSparkError("a directory within the source")
-    names = [name for below in entries for name in below if name and not _is_hidden(name)]
+    names = [name for below in entries for name in below if name and not is_hidden(name)]
     return [directory] if entries == [()] else [f"{directory.rstrip('/')}/{name}" for name in names]
 
 
@@ -94,7 +94,3 @@ def _split(plain: re.Pattern[str], location: str) -> tuple[str, re.Pattern[str] 
     if match is None or len(names) > 1 or not all(map(_PLAIN_PATTERN.fullmatch, names)):
         raise LeftToSparkError(f"{location} is no plain path")
     return match[1], name_expression(names[0]) if names else None
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(("_", ".")) or name.endswith("._COPYING_")

@@ -1,0 +1,125 @@
+"""The check that Spark reads every file below the path of a source.
+
+Spark reads the files that are directly in the directories of a path. If there are partition directories below them,
+such as ``hour=1``, it reads only the files in those. It leaves out all other files without an error.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from urllib.parse import unquote
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from statelib.errors import InvalidRequestError, StatelibError
+from statelib.spark.session.job_failures import naming_what_failed
+from statelib.storage.registry import PLACES
+from statelib.storage.source_listing import data_files_below, split_pattern
+
+_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+"""The formats of which every file below the path has events. The directory of a table may have other files."""
+_FILTERS = ("pathglobfilter", "modifiedafter", "modifiedbefore", "timezone")
+"""The options by which a user leaves out files."""
+_PLACE = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+"""The scheme and the host of a URI."""
+_EXAMPLES = 3
+
+
+def check_all_files_are_read(
+    spark: SparkSession,
+    where: str,
+    path: str,
+    options: Mapping[str, str],
+    *,
+    file_format: str,
+    marker: str = "",
+    within_reach: bool = False,
+) -> None:
+    """Compare all files below a path with those that Spark reads. ``where``: what the error begins with. ``marker``:
+    the path of a file that has no events. Files without content have none either. ``within_reach``: this process can
+    list the path; then Spark lists it only if something may be left out. A path that Spark cannot list is not
+    checked, because reading it fails with the reason.
+
+    Raises InvalidRequestError (``unread-files``), RetryableError (``source-unreadable``)."""
+    given = {name.lower(): value for name, value in options.items()}
+    if file_format.lower() not in _FORMATS or given.get("recursivefilelookup", "").lower() == "true":
+        return
+    base = given.get("basepath", "")
+    if within_reach and not _may_leave_out(path, base):
+        return
+    filters = {name: given[name] for name in _FILTERS if name in given}
+    try:
+        with naming_what_failed():
+            listed = spark.read.format("binaryFile").options(**filters, recursiveFileLookup="true").load(path)
+            files = [_plain(unquote(uri)) for uri in listed.inputFiles()]
+    except AnalysisException:
+        return
+    unread = set(unread_files(path, files, base)) - {_plain(marker)}
+    if unread and (unread := unread & _with_content(listed)):
+        raise _left_out(where, path, sorted(unread), files)
+
+
+def _may_leave_out(path: str, base: str) -> bool:
+    """Return whether Spark leaves out a file below a path, or whether its files cannot be listed here. This takes much
+    less time than a listing by Spark, but does not know the filters of Spark's reader."""
+    try:
+        files = [_plain(file) for file in data_files_below(path, PLACES)]
+    except StatelibError:
+        return True
+    return bool(unread_files(path, files, base))
+
+
+def unread_files(path: str, files: Sequence[str], base: str = "") -> list[str]:
+    """Return those of the files below a path that Spark does not read. ``path``: a path or pattern of Spark. ``files``:
+    paths without scheme. ``base``: Spark's option ``basePath``, below which directories are partitions."""
+    root, pattern = split_pattern(_plain(path))
+    directories = {file: _below(root, file)[len(pattern) : -1] for file in files}
+    above = {file: _below(_plain(base), file)[:-1] for file in files} if base else directories
+    in_partitions = [file for file in files if any("=" in name for name in above[file])]
+    read = set(in_partitions or (file for file in files if not directories[file]))
+    return [file for file in files if file not in read]
+
+
+def _below(root: str, file: str) -> list[str]:
+    """Return the names that lead from a directory to a file; none if the file is not below it."""
+    rest = file.partition(f"{root.rstrip('/')}/")[2]
+    return rest.split("/") if rest else []
+
+
+def _plain(path: str) -> str:
+    """Return a path without scheme and host, and without the backslashes and slashes that mean nothing."""
+    plain = re.sub(r"\\([^*?\[\]{}])", r"\1", _PLACE.sub("", path, count=1))
+    return re.sub("/(?:\\./)*/*", "/", plain)
+
+
+def _with_content(listed: DataFrame) -> set[str]:
+    """Return the paths of the files that are not empty."""
+    with naming_what_failed():
+        return {_plain(row.path) for row in listed.select("path").collect()}
+
+
+def _left_out(where: str, path: str, unread: Sequence[str], files: Collection[str]) -> InvalidRequestError:
+    root, pattern = split_pattern(_plain(path))
+    examples = _texts("/".join(_below(root, file)) for file in unread)
+    has_partitions = any("=" in name for file in files for name in _below(root, file)[len(pattern) : -1])
+    reason = (
+        "beside directories such as hour=1, Spark reads no files"
+        if has_partitions
+        else "Spark reads the files in the directory, and not those in its subdirectories"
+    )
+    hint = (
+        "write them into such a directory"
+        if has_partitions
+        else "to read them, write 'options: {recursiveFileLookup: true}', or a pattern as the path, such as .../*"
+    )
+    return InvalidRequestError(
+        f"{where}: {len(unread)} of {len(files)} files would not be read: {examples}; {reason}",
+        kind="unread-files",
+        hint=f"{hint}; to leave files out, let their name or directory begin with _, or write "
+        "'options: {pathGlobFilter: \"*.parquet\"}'",
+    )
+
+
+def _texts(names: Iterable[str]) -> str:
+    shown = list(names)
+    return ", ".join([*shown[:_EXAMPLES], *(["..."] if len(shown) > _EXAMPLES else [])])
