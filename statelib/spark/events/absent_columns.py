@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,15 +22,18 @@ from pyspark.sql import DataFrame
 from statelib.definition.parts.source import Source
 from statelib.definition.source.parts import SourcePart
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.spark.events.file_fields import FORMATS, Path, is_step, lower, of_spark, shown
+from statelib.spark.events.file_fields import FORMATS, Path, fields_of, is_step, lower, of_spark, shown
 from statelib.spark.events.source_paths import in_bucket
 
 AT_ONCE = 8
 """The number of footers, or of small objects of a bucket, that are read at the same time: each request takes long."""
 COMPARED_FILES = 1000
 """The most files whose footers the driver reads."""
-_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>[^`]+)`|(?P<word>\w+)")
+"""A text in SQL, or a name in backticks or without."""
 _WORD = re.compile(r"\w+")
+_IN_PART = re.compile(r"\s*(?:[.\[]|IS\s+(?:NOT\s+)?NULL\b)", re.IGNORECASE)
+"""What follows the name of a struct of which only a field is read, or only whether it is null."""
 _LOCAL_TIMES = "spark.sql.parquet.inferTimestampNTZ.enabled"
 """The setting of Spark without which it takes all times without a zone for instants."""
 
@@ -49,8 +53,19 @@ class Used:
 
     def names(self) -> set[str]:
         """Return the names that the texts may contain, in small letters."""
-        words = (word for text in self.texts for word in (text, *_WORD.findall(_TEXT.sub("''", text))))
-        return set(map(str.lower, words))
+        return {*map(str.lower, self.texts), *(name for name, _ in self._mentions())}
+
+    def read_whole(self) -> set[str]:
+        """Return the names that stand somewhere without a field after them, in small letters."""
+        return {name for name, is_in_part in self._mentions() if not is_in_part}
+
+    def _mentions(self) -> Iterator[tuple[str, bool]]:
+        """Yield each name in the texts, and whether only a part of it is read there."""
+        for text in self.texts:
+            for token in _TOKEN.finditer(text):
+                names = [token["word"]] if token["word"] else _WORD.findall(token["quoted"] or "")
+                is_in_part = _IN_PART.match(text, token.end()) is not None
+                yield from ((name.lower(), is_in_part) for name in filter(None, (token["quoted"], *names)))
 
 
 def check_files_read_by_spark(part: SourcePart, frame: DataFrame) -> None:
@@ -86,24 +101,38 @@ def check_files(frame: DataFrame, file_format: str, use: Used, place: str, *, fe
         return
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            files = dict(zip(paths, pool.map(compared.fields, paths), strict=True))
+            read = dict(zip(paths, pool.map(partial(fields_of, compared), paths), strict=True))
     except (OSError, pa.ArrowException, StatelibError) as error:
-        log.info("the columns of the files of %s are not compared: %s", place, error)
+        log.warning("the columns of the files of %s are not compared: %s", place, error)
         return
-    used = _used(use.names(), {lower(field) for fields in files.values() for field in fields})
+    files = {path: fields for path, fields in read.items() if fields is not None}
+    used = _used(use, {lower(field) for fields in files.values() for field in fields})
     for path, fields in files.items():
         if not use.may_lack:
             _check_fields(path, fields, used, use.hint_columns)
     _check_types(files, used, frame, compared.is_misread, use.hint_types)
 
 
-def _used(words: Collection[str], fields: Collection[Path]) -> set[Path]:
-    """Return the fields that are used. If no field of a struct is among the words, the struct is used as a whole."""
+def _used(use: Used, fields: Collection[Path]) -> set[Path]:
+    """Return the fields that are used. Those of a struct are used by their names if one of them is among the names in
+    the texts; otherwise, and if the struct is read as a whole somewhere, all of them are used. The elements of a list
+    are read as a whole only if the list is a column itself, because a function may return one of them."""
+    words, whole, columns = use.names(), use.read_whole(), set(map(str.lower, use.texts))
     named = {field[:-1] for field in fields if field[-1] in words}
 
+    def name_of(struct: Path) -> str:
+        return next(step for step in reversed(struct) if not is_step(step))
+
+    def is_read_whole(field: Path, end: int) -> bool:
+        is_in_list = any(map(is_step, field[end - 1 : end + 1]))
+        return name_of(field[:end]) in (columns if is_in_list else whole)
+
     def is_used(field: Path) -> bool:
-        step = field[-1]
-        return is_step(step) or step in words or (len(field) > 1 and field[:-1] not in named)
+        step, struct = field[-1], field[:-1]
+        if is_step(step) or step in words or not struct:
+            return is_step(step) or step in words
+        is_unnamed = struct not in named or name_of(struct) not in words
+        return is_unnamed or any(is_read_whole(field, end) for end in range(1, len(field)))
 
     return {field for field in fields if all(is_used(field[:end]) for end in range(1, len(field) + 1))}
 
@@ -147,12 +176,13 @@ def _hint_columns(field: str) -> str:
 
 
 def _expressions(source: Source) -> Iterator[str]:
-    """Yield the names of the source's columns and its expressions."""
+    """Yield the names of the source's columns and its expressions. Of the elements of a list, and of the rows of a
+    change, only fields are read."""
     changes = source.changes
-    yield from (source.where or "", source.delete_when or "", *source.each.values())
+    yield from (source.where or "", source.delete_when or "", *(f"{text}." for text in source.each.values()))
     yield from (name if column.expr is None else column.expr for name, column in source.columns.items())
     if changes is not None:
-        yield from (changes.op, changes.before or "", changes.after or "")
+        yield from (changes.op, *(f"{text}." for text in (changes.before, changes.after) if text))
 
 
 def _check_types(

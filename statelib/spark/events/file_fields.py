@@ -49,6 +49,18 @@ def _of_orc(path: str) -> dict[Path, str]:
     return _of_arrow(orc.ORCFile(open_file(path)).schema)
 
 
+def fields_of(file_format: FileFormat, path: str) -> dict[Path, str] | None:
+    """Return the type of each field of a file; None if it has no content, in which case Spark does not read it."""
+    try:
+        return file_format.fields(path)
+    except pa.ArrowException:
+        opened = open_file(path)
+        with open(opened, "rb") if isinstance(opened, str) else opened as file:
+            if file.read(1):
+                raise
+        return None
+
+
 def of_spark(schema: t.StructType) -> dict[Path, str]:
     """Return the type of each field of a DataFrame."""
     return {field: each.simpleString() for field, each in _fields((), schema, _in_spark)}

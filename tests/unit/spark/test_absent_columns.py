@@ -1,5 +1,6 @@
 """Parquet files that Spark would read wrongly beside each other are refused before it reads them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +35,7 @@ def check(
     *,
     declared: str = "long",
     more: str = "",
+    empty: Sequence[str] = (),
     **settings: str,
 ) -> None:
     """Check a file for each column ``number``, by its name. ``taken``: Spark's type of the column, which it has from
@@ -43,7 +45,7 @@ def check(
     for name, numbers in columns.items():
         pq.write_table(pa.table({"shop": ["a"] * len(numbers), "number": numbers}), root / f"{name}.parquet")
     frame: Any = SimpleNamespace(
-        inputFiles=lambda: [f"file://{root}/{name}.parquet" for name in columns],
+        inputFiles=lambda: [f"file://{root}/{name}.parquet" for name in (*empty, *columns)],
         schema=t.StructType([t.StructField("number", taken)]),
         sparkSession=SimpleNamespace(conf=SimpleNamespace(get=lambda name: settings.get(name.split(".")[-2], "true"))),
     )
@@ -125,6 +127,35 @@ def test_a_file_without_a_used_field_of_a_struct_is_refused(tmp_path: Path) -> N
 def test_a_struct_of_which_no_field_is_named_is_used_as_a_whole(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=r"/a\.parquet has no column number\.after\.new"):
         check(tmp_path, {"a": CHANGES, "b": renamed("at")}, t.LongType(), declared='{expr: "hash(number)", type: long}')
+
+
+@pytest.mark.parametrize("whole", ["to_json(number)", "number", "hash(`number`, number.after.id)"])
+def test_a_struct_that_is_read_somewhere_is_used_as_a_whole_beside_one_of_its_fields(
+    tmp_path: Path, whole: str
+) -> None:
+    more = f", where: 'number.after.id > 0 AND {whole} IS NOT NULL AND after.at > 0'" if "(" in whole else ""
+    declared = '"row<id: long, at: long>"' if whole == "number" else '{expr: "number.after.id", type: long}'
+    with pytest.raises(InvalidRequestError, match=r"/a\.parquet has no column number\.after\.new"):
+        check(tmp_path, {"a": CHANGES, "b": renamed("at")}, t.LongType(), declared=declared, more=more)
+
+
+def test_a_struct_of_which_only_fields_are_read_may_differ_in_others(tmp_path: Path) -> None:
+    more = ", where: 'number IS NOT NULL AND `number`.after IS NOT NULL'"
+    declared = '{expr: "number.after.id", type: long}'
+    check(tmp_path, {"a": CHANGES, "b": renamed("at")}, t.LongType(), declared=declared, more=more)
+
+
+def test_names_in_backticks_are_used(tmp_path: Path) -> None:
+    price, renamed_price = pa.array([{"unit-price": 2, "x": 1}]), pa.array([{"unit_price": 2, "x": 1}])
+    declared = '{expr: "number.`unit-price` * number.x", type: long}'
+    with pytest.raises(InvalidRequestError, match=r"/b\.parquet has no column number\.unit-price"):
+        check(tmp_path, {"a": price, "b": renamed_price}, t.LongType(), declared=declared)
+
+
+def test_a_file_without_content_does_not_keep_the_others_from_being_compared(tmp_path: Path) -> None:
+    (tmp_path / "0.parquet").touch()
+    with pytest.raises(InvalidRequestError, match="number is int, which Spark would read as smallint"):
+        check(tmp_path, {"a": pa.nulls(1), "b": pa.array([70_000], pa.int32())}, t.ShortType(), empty=["0"])
 
 
 @pytest.mark.parametrize(
