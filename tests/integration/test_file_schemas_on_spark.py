@@ -100,16 +100,20 @@ def test_a_damaged_line_of_json_fails_the_run_unless_the_file_leaves_it_out(depl
     assert totals(deployment) == {"a": 1}
 
 
-@pytest.mark.parametrize("lines", [False, True], ids=["in one line", "in one file"])
+@pytest.mark.parametrize(
+    ("lines", "between"),
+    [(False, ""), (False, ","), (False, ";"), (False, "\0"), (True, "\n"), (True, ",\n")],
+    ids=["in one line", "by commas", "by semicolons", "by NUL", "in one file", "in one file by commas"],
+)
 def test_several_records_of_json_of_which_spark_reads_the_first_fail_the_run(
-    deployment: Deployment, lines: bool
+    deployment: Deployment, lines: bool, between: str
 ) -> None:
-    one = payload(customer="a", amount=1, note="a text with }{ is no other record")
+    one = payload(customer="a", amount=1, note="a text with }{ is no other record", list=[{"n": 1}, {"n": 2}])
     source = JSON + ("options: {multiLine: true}\n" if lines else "")
     write_pipeline(deployment, source)
-    write_json(deployment, 1, one)
+    write_json(deployment, 1, one + between.strip("\0\n"))
     said(deployment, "run", "orders")
-    write_json(deployment, 2, *([one, one] if lines else [one + one]))
+    write_json(deployment, 2, one + between + one)
     message = refused(deployment, "run", "orders")
     assert "2026-01-02.json: expected one record per line, found several: " in message
     assert "{mode: PERMISSIVE}" in call(deployment, "run", "orders").stderr

@@ -13,9 +13,12 @@ from statelib.spark.session.job_failures import MALFORMED_RECORD, naming_what_fa
 
 _SHOWN = 40
 """The number of characters before and after the end of the first record that the error shows."""
-_SEAM = r"[}\]]\s*[{\[]"
-"""The end of one value and the beginning of another one. In a single record, only a text can contain it."""
+_SEAM = r"[}\]][^}\]{\[\"]*[{\[]"
+"""The end of one value and the beginning of another one, as between two records, or two elements of a list."""
+_IS_ONE = "json_array_length(concat('[', value, ']')) <=> 1"
+"""The condition in SQL that a text is one value of JSON."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[{}\[\]]', re.DOTALL)
+_NEXT = re.compile(r"[{\[]")
 
 
 def check_joined_records(spark: SparkSession, pipeline: str, path: str, options: Mapping[str, str]) -> None:
@@ -41,7 +44,8 @@ def check_joined_records(spark: SparkSession, pipeline: str, path: str, options:
 
 def _joined(lines: DataFrame) -> DataFrame:
     """Return the file and the text around the end of the first record of each line that has several."""
-    suspects = lines.where(f.col("value").rlike(_SEAM)).select(f.col("_metadata.file_path").alias("file"), "value")
+    lines = lines.where(f.col("value").rlike(_SEAM)).where(f"NOT ({_IS_ONE})")
+    suspects = lines.select(f.col("_metadata.file_path").alias("file"), "value")
     return suspects.mapInArrow(_joined_texts, "file string, text string")
 
 
@@ -49,7 +53,7 @@ def _joined_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     for batch in batches:
         for file, text in zip(batch["file"].to_pylist(), batch["value"].to_pylist(), strict=True):
             end = end_of_record(text)
-            if text[end:].strip():
+            if _NEXT.search(text, end):
                 shown = text[max(0, end - _SHOWN) : end + _SHOWN]
                 yield pa.RecordBatch.from_pydict({"file": [file], "text": [shown]})
 
