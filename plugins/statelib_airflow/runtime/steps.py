@@ -5,7 +5,7 @@ imported inside the steps, so that parsing a DAG file stays cheap.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from statelib.definition.pipeline import Pipeline
+    from statelib.flows.checkpoint.asset_intervals import AssetUpdate
     from statelib.flows.checkpoint.steps import Begun
     from statelib.flows.mending.plan import MendPlan
     from statelib.flows.restore.plan import RestorePlan
@@ -76,13 +77,31 @@ def begin_checkpoint(
 
 def interval_of_run(hook: StatelibHook, pipeline: "Pipeline", context: "Context") -> "DataInterval | None":
     """Return the data interval of the run, by its timetable or by the updates of assets that started it. None if the
-    state has everything already that the updates name."""
+    state has everything already that the updates name.
+
+    Raise AirflowSkipException if all intervals that the updates name are outside of the schedule."""
     if not context["dag_run"].consumed_asset_events:
         return runs.data_interval(context)
     from statelib.flows.checkpoint.asset_intervals import interval_of_updates
 
     with failing_fast():
-        return interval_of_updates(hook.deployment(), pipeline, runs.asset_updates(context, pipeline.zone))
+        updates = runs.asset_updates(context, pipeline.zone)
+        _check_in_schedule(pipeline, updates)
+        return interval_of_updates(hook.deployment(), pipeline, updates)
+
+
+def _check_in_schedule(pipeline: "Pipeline", updates: "Sequence[AssetUpdate]") -> None:
+    """Log the intervals that are not applied because they are outside of the schedule. Raise AirflowSkipException if
+    there are no others."""
+    from statelib.definition.source.parts import range_text
+    from statelib.flows.checkpoint.asset_intervals import in_schedule
+
+    named = [update.interval for update in updates if update.interval is not None]
+    outside = [interval for interval in named if not in_schedule(pipeline, interval)]
+    for interval in outside:
+        log.info("%s is not applied: it is outside of schedule.start and schedule.end", range_text(interval))
+    if outside and len(outside) == len(updates):
+        raise AirflowSkipException("the asset names no interval between schedule.start and schedule.end: nothing to do")
 
 
 def _head_of(hook: StatelibHook, name: str) -> "Begun":

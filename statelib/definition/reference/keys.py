@@ -115,7 +115,8 @@ DESCRIPTIONS = {
     "[More](../sources.md#intervals-in-a-time-zone).",
     "schedule.start": "The start of the first interval, or for an asset of the first events, in `schedule.time_zone` "
     "or UTC unless it has an offset.",
-    "schedule.end": "No interval begins after this time.",
+    "schedule.end": "No interval begins after this time. If updates of an asset name no intervals, the last one ends "
+    "at this time.",
     "schedule.catchup": "Whether Airflow also runs the intervals between `start` and today.",
     "source": "The source of the events, if there is only one.",
     "sources": "Several sources by name, instead of `source`. Each has the keys of `source`, its own place, conditions "

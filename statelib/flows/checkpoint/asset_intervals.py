@@ -7,11 +7,12 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.next_intervals import end_of_state
+from statelib.flows.checkpoint.steps import update_hint
 from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import PipelineName
-from statelib.model.moments import moment_of
+from statelib.model.moments import epoch_ms, moment_of
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ def interval_of_updates(
     deployment: Deployment, pipeline: Pipeline, updates: Sequence[AssetUpdate]
 ) -> DataInterval | None:
     """Return the interval of a run that ``updates`` started: the range of the intervals that they name and that the
-    state does not have yet. If they name none, it is the time from the end of the state to the last update. None if the
-    state has all of it already.
+    state does not have yet. If they name none, it is the time from the end of the state to the last update, or to
+    ``schedule.end``. None if the state has all of it already. Intervals that are not :func:`in_schedule` are left out.
 
     Raises InvalidRequestError: ``interval-gap`` if the intervals do not follow each other, ``bad-interval`` if only
     some updates name one, ``no-start``."""
@@ -41,8 +42,18 @@ def interval_of_updates(
             kind="bad-interval",
             hint="give each update an extra with start and end, or a partition",
         )
-    new = _not_applied(deployment, pipeline, named)
+    new = _not_applied(deployment, pipeline, [each for each in named if in_schedule(pipeline, each)])
     return _range(pipeline, new) if new else None
+
+
+def in_schedule(pipeline: Pipeline, interval: DataInterval) -> bool:
+    """Return whether an interval ends after ``schedule.start`` and does not begin after ``schedule.end``. True if the
+    pipeline has no schedule."""
+    schedule = pipeline.schedule
+    if schedule is None:
+        return True
+    is_begun = interval.end_ms > epoch_ms(schedule.start)
+    return is_begun and (schedule.end is None or interval.start_ms <= epoch_ms(schedule.end))
 
 
 def _not_applied(deployment: Deployment, pipeline: Pipeline, named: Sequence[DataInterval]) -> list[DataInterval]:
@@ -79,6 +90,8 @@ def _until(deployment: Deployment, pipeline: Pipeline, end_ms: int) -> DataInter
             f"pipeline {pipeline.name} has no state and no schedule: the start of its first interval is unknown",
             kind="no-start",
         )
+    if pipeline.schedule is not None and pipeline.schedule.end is not None:
+        end_ms = min(end_ms, epoch_ms(pipeline.schedule.end))
     return DataInterval(start_ms, end_ms) if start_ms < end_ms else None
 
 
@@ -86,13 +99,14 @@ def _range(pipeline: Pipeline, intervals: Sequence[DataInterval]) -> DataInterva
     """Return the range of intervals that follow each other or overlap."""
     first, *others = sorted(intervals, key=lambda each: (each.start_ms, each.end_ms))
     start_ms, end_ms = first.start_ms, first.end_ms
+    last_ms = max(each.end_ms for each in intervals)
     for each in others:
         if each.start_ms > end_ms and pipeline.on_gap == "fail":
             raise InvalidRequestError(
                 f"{pipeline.name}: the updates of the asset that started this run name {range_text(each)} after "
                 f"{moment_of(end_ms).isoformat()}: the events in between would be lost",
                 kind="interval-gap",
-                hint="update the asset for the missing interval, and clear the run; or set 'on_gap: allow'",
+                hint=f"{update_hint(start_ms, last_ms)}; or set 'on_gap: allow' in the pipeline file",
             )
         end_ms = max(end_ms, each.end_ms)
     return DataInterval(start_ms, end_ms)

@@ -22,6 +22,7 @@ from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval, SourcePosition
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.moments import moment_of
 from statelib.model.quality import QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord, CheckpointState, interval_key
 from statelib.quality.gate import QualityReport
@@ -214,5 +215,27 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
             f"{pipeline.name}: data interval {range_text(interval)} does not follow the last applied one, "
             f"{range_text(last)}: the events in between would be lost",
             kind="interval-gap",
-            hint="backfill the missing intervals first, or set 'on_gap: allow' in the pipeline file",
+            hint=f"{_gap_hint(pipeline, last.end_ms, interval)}; or set 'on_gap: allow' in the pipeline file",
         )
+
+
+def _gap_hint(pipeline: Pipeline, start_ms: int, interval: DataInterval) -> str:
+    """Return how the events from ``start_ms`` to the start of ``interval`` can be applied."""
+    if pipeline.schedule is not None and pipeline.schedule.asset:
+        return update_hint(start_ms, interval.end_ms)
+    if pipeline.cron_schedule is not None:
+        return "backfill the missing intervals first"
+    bounds = f"--start {moment_of(start_ms).isoformat()} --end {moment_of(interval.start_ms).isoformat()}"
+    return f"apply the missing events first, for example with statelib run {pipeline.name} {bounds}"
+
+
+def update_hint(start_ms: int, end_ms: int) -> str:
+    """Return how the events of a range are applied if updates of an asset came out of order or not at all.
+
+    An update for the missing part alone would not help: its run is refused while an earlier part is not applied, and
+    the run with the earlier part is refused because it also has the later one."""
+    bounds = f"start {moment_of(start_ms).isoformat()} and end {moment_of(end_ms).isoformat()}"
+    return (
+        f"when all events of the range are there, update the asset once with {bounds}: one run applies all of it, and "
+        "the runs that failed have nothing to do if they are cleared"
+    )
