@@ -1,19 +1,25 @@
-"""A run that is repeated after its interval was applied, in a real Airflow: it publishes what is not published yet."""
+"""A run that is repeated after its interval was applied, in a real Airflow: it publishes what is
+not published yet, and sends the event that was not sent yet."""
 
+import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from demo.airflow_process import migrate
 from demo.places import Places, Ports, environment
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.publication.steps import standings
-from statelib.flows.wiring import deployment
+from statelib.flows.wiring import Deployment, deployment
 from tests.integration.shop import SALES, sales
 from tests.support.extent import large
 from tests.support.published import table_rows
-from tests.support.worlds import checkpoint_of
+from tests.support.worlds import checkpoint_of, day, publish_here
 
 pytestmark = pytest.mark.timeout(900)
 REST = """\
@@ -24,19 +30,51 @@ publish: {now: {target: "{data}/now", mode: table, state: total}}
 
 @large("make test clears a run in test_airflow_run, and publishes without Airflow")
 def test_a_run_without_anything_to_apply_publishes(tmp_path: Path) -> None:
-    places = Places(work=tmp_path / "work", pipelines=tmp_path / "pipelines")
+    places, target, variables = shop_in_airflow(tmp_path, REST)
+    checkpoint_of(target, "sales", 1, sales(0))
+    lines = day_run_again(places, variables)
+    assert "holds this interval already" in lines
+    assert [each.behind for each in standings(target, target.pipeline("sales"))] == [0], lines
+    assert len(table_rows(places.data / "now", ["shop"])) == 3
+    assert events(places) == [], "the run that applied the interval has sent the event"
+
+
+@large("make test clears a run in test_airflow_run")
+@pytest.mark.parametrize("rest", [REST, REST.partition("publish")[0]], ids=["published", "registered"])
+def test_a_run_that_committed_without_sending_its_event_sends_it_when_it_is_cleared(tmp_path: Path, rest: str) -> None:
+    places, target, variables = shop_in_airflow(tmp_path, rest)
+    pipeline = target.pipeline("sales")
+    begun = begin(target, pipeline, day(1), "sales.checkpoint/manual__2013-01-02T00:00:00+00:00/begin/1")
+    publish_here(target, pipeline, begun.checkpoint_id, sales(0))
+    register(target, pipeline, begun.checkpoint_id)
+    lines = day_run_again(places, variables)
+    (event,) = events(places)
+    assert (event["id"], event["start"][:10], event["end"][:10]) == (1, "2013-01-01", "2013-01-02"), lines
+
+
+def shop_in_airflow(root: Path, rest: str) -> tuple[Places, Deployment, dict[str, str]]:
+    """Return the places of an Airflow with the pipeline sales, its deployment and its environment."""
+    places = Places(work=root / "work", pipelines=root / "pipelines")
     places.make_directories()
     places.pipelines.mkdir(exist_ok=True)
-    (places.pipelines / "sales.yaml").write_text(SALES + REST)
+    (places.pipelines / "sales.yaml").write_text(SALES + rest)
     variables = environment(places, Ports())
     migrate(places)
     target = deployment(variables)
     target.migrate_catalog()
-    checkpoint_of(target, "sales", 1, sales(0))
+    return places, target, variables
+
+
+def day_run_again(places: Places, variables: dict[str, str]) -> str:
+    """Run the DAG of the first day, and return its log."""
     command = [sys.executable, "-m", "airflow", "dags", "test", "sales.checkpoint", "2013-01-02"]
     done = subprocess.run(command, env=variables, cwd=places.work, capture_output=True, text=True, check=False)
     lines = done.stdout + done.stderr
     assert done.returncode == 0, lines
-    assert "holds this interval already" in lines
-    assert [each.behind for each in standings(target, target.pipeline("sales"))] == [0], lines
-    assert len(table_rows(places.data / "now", ["shop"])) == 3
+    return lines
+
+
+def events(places: Places) -> list[dict[str, Any]]:
+    """Return the extra of each event of an asset that Airflow has."""
+    with closing(sqlite3.connect(places.airflow / "airflow.db")) as database:
+        return [json.loads(extra) for (extra,) in database.execute("SELECT extra FROM asset_event")]

@@ -71,7 +71,7 @@ json.dump({
         "tags": sorted(d.tags), "default_conn": d.default_args.get("statelib_conn_id"),
         "callbacks": [getattr(c, "__name__", type(c).__name__) for c in d.default_args.get("on_failure_callback", [])],
         "tasks": {t.task_id: {n: getattr(t, n, None) for n in NAMES} | getattr(t, "partial_kwargs", {})
-                  | {"upstream_task_ids": sorted(t.upstream_task_ids)}
+                  | {"upstream_task_ids": sorted(t.upstream_task_ids), "outlets": [o.name for o in t.outlets]}
                   for t in d.tasks},
         "examples": d.params.get_param("pipeline").schema.get("examples") if "pipeline" in d.params else None,
         "intervals": intervals(d) if d.dag_id == "zoned.checkpoint" else [],
@@ -170,7 +170,13 @@ def test_a_pipeline_with_tables_has_a_task_that_publishes_after_register(parsed:
     tasks = parsed["dags"]["first.checkpoint"]["tasks"]
     assert tasks["publish"]["upstream_task_ids"] == ["register"]
     assert tasks["publish"]["trigger_rule"] == "none_failed", "a run whose interval is applied publishes, too"
-    assert "publish" not in parsed["dags"]["second.checkpoint"]["tasks"]
+    assert (tasks["register"]["outlets"], tasks["publish"]["outlets"]) == ([], ["first.state"])
+    mended = parsed["dags"]["corrected.mend"]["tasks"]
+    assert (mended["register"]["outlets"], mended["publish"]["outlets"]) == ([], ["corrected.state"])
+    second = parsed["dags"]["second.checkpoint"]["tasks"]
+    assert second["register"]["outlets"] == ["second.state"]
+    assert second["register"]["trigger_rule"] == "none_failed", "a cleared run sends an event that was not sent"
+    assert "publish" not in second
     assert "publish" not in parsed["dags"]["first.savepoint"]["tasks"]
 
 

@@ -64,16 +64,35 @@ def check_completeness(pipeline_file: str) -> str:
 
 @task(task_id="register")
 def register(pipeline_file: str, report_uri: str) -> dict[str, int | None]:
-    """Commit the checkpoint. Return its id, bytes, keys and duration, which the asset event has too."""
-    context = get_current_context()
-    return steps.register(hook_of_run(), pipeline_file, _checkpoint_id(context), report_uri, context)
+    """Commit the checkpoint. Return its id, bytes, keys and duration, which the asset event has too.
+
+    If the tasks before were skipped, nothing is committed. The event is sent again if an earlier try of this
+    run committed a checkpoint, because that try may have failed before the event was sent. Otherwise the task is
+    skipped."""
+    context, hook = get_current_context(), hook_of_run()
+    if "check_completeness" not in runs.tasks_in_state(context, "skipped"):
+        return steps.register(hook, pipeline_file, _checkpoint_id(context), report_uri, context)
+    name = hook.pipeline(pipeline_file).name
+    completed = steps.completed_by_run(hook, name, context)
+    if completed is None:
+        raise AirflowSkipException("this run has nothing to register")
+    return steps.announce_again(hook, name, completed, context)
 
 
 @task(task_id="publish")
 def publish(pipeline_file: str) -> None:
-    """Publish the checkpoint, and those that earlier runs could not publish, to the tables of the pipeline file. The
-    checkpoint is registered whether this succeeds or fails; a retry, the next run or ``statelib publish`` resumes."""
-    steps.publish(hook_of_run(), pipeline_file)
+    """Publish the checkpoint, and those that earlier runs could not publish, to the tables of the pipeline file. Then
+    send the asset event. The checkpoint is registered whether this succeeds or fails; a retry, the next run or
+    ``statelib publish`` resumes.
+
+    If another run has committed the interval of this one, no event is sent: the task is skipped after publishing."""
+    context, hook = get_current_context(), hook_of_run()
+    steps.publish(hook, pipeline_file)
+    name = hook.pipeline(pipeline_file).name
+    completed = steps.completed_by_run(hook, name, context)
+    if completed is None:
+        raise AirflowSkipException("this run has registered no checkpoint: what was left to publish is published")
+    steps.announce_again(hook, name, completed, context)
 
 
 @task(task_id="abort", retries=2)
@@ -85,7 +104,7 @@ def abort(pipeline: str) -> str:
     checkpoint_id = _pulled_id(context)
     if checkpoint_id is None:
         raise AirflowSkipException("no checkpoint was begun: nothing to abort")
-    record = steps.abort(hook_of_run(), pipeline, checkpoint_id, runs.failed_tasks(context), context)
+    record = steps.abort(hook_of_run(), pipeline, checkpoint_id, runs.tasks_in_state(context, "failed"), context)
     if record.state is CheckpointState.COMPLETED:
         raise AirflowSkipException(f"checkpoint {checkpoint_id} is complete: nothing to abort")
     return f"checkpoint {checkpoint_id} is {record.state}: {why(record)}"

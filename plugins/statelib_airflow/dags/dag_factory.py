@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_parsing_context
+from airflow.sdk import DAG, TaskGroup, TriggerRule, get_parsing_context
 
 from statelib.definition.parts.model import Schedule
 from statelib.definition.pipeline import Pipeline, load_pipelines
@@ -130,10 +130,11 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
     )
     with dag:
         begun = checkpoint_tasks.BeginOperator(task_id="begin", pipeline_file=file)
-        outlets = [state_asset(pipeline.name)]
-        registered = _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=outlets)
-        # A run that is cleared after its publishing has failed skips all up to register, and publishes.
-        _add_publish(pipeline, file, registered, TriggerRule.NONE_FAILED)
+        # A run that is cleared after its checkpoint was registered skips the tasks before register. It still publishes
+        # and sends the event, if it could not do so before.
+        rule = TriggerRule.NONE_FAILED
+        registered = _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, rule=rule)
+        _add_publish(pipeline, file, registered, rule)
         if any(source.ready is not None for source in pipeline.inputs.values()):
             SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
     return dag
@@ -154,7 +155,7 @@ def _savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     params = forms.savepoint_form()
     dag = DAG(f"{pipeline.name}.savepoint", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
-        _snapshot_chain("savepoint", pipeline, file, settings, begun=checkpoint_tasks.begin_savepoint(file), outlets=[])
+        _snapshot_chain("savepoint", pipeline, file, settings, begun=checkpoint_tasks.begin_savepoint(file))
     return dag
 
 
@@ -207,17 +208,17 @@ def _mend_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
             )
         begun: Any = mend_tasks.begin_mend(file, planned["plan"])
         preview >> approve >> begun
-        registered = _snapshot_chain(
-            "checkpoint", pipeline, file, settings, begun=begun, outlets=[state_asset(pipeline.name)]
-        )
+        registered = _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun)
         _add_publish(pipeline, file, registered)
     return dag
 
 
 def _add_publish(pipeline: Pipeline, file: str, registered: Any, rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> None:
-    """Add the task publish after the task register, if the pipeline file has tables to publish."""
+    """Add the task publish after the task register, if the pipeline file has tables to publish. Its success updates the
+    asset of the state then, so that whoever is started by it reads the new rows."""
     if pipeline.publish:
-        published: Any = checkpoint_tasks.publish.override(trigger_rule=rule)(file)
+        outlets = [state_asset(pipeline.name)]
+        published: Any = checkpoint_tasks.publish.override(trigger_rule=rule, outlets=outlets)(file)
         registered >> published
         link_checkpoint(published)
 
@@ -233,18 +234,25 @@ def _dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
 
 
 def _snapshot_chain(
-    what: str, pipeline: Pipeline, file: str, settings: DagSettings, *, begun: Any, outlets: list[Asset]
+    what: str,
+    pipeline: Pipeline,
+    file: str,
+    settings: DagSettings,
+    *,
+    begun: Any,
+    rule: TriggerRule = TriggerRule.ALL_SUCCESS,
 ) -> Any:
     """Add the tasks begin -> [snapshot -> check_completeness -> register] to the DAG, and abort as their teardown.
-    Return the task register.
+    Return the task register. ``what``: ``checkpoint`` or ``savepoint``. ``rule``: when register runs.
 
     A teardown runs whether the others succeed or fail, and does not decide whether the run succeeded."""
     arguments = ["--pipeline", file, "--checkpoint-id", checkpoint_tasks.CHECKPOINT_ID_TEMPLATE]
     longest = timedelta(seconds=pipeline.checkpoint.timeout_s) + SPARK_STARTS_AND_ENDS
+    outlets = [state_asset(pipeline.name)] if what == "checkpoint" and not pipeline.publish else []
     with _group(what, f"the {what}: written by Spark, proven complete, registered"):
         snapshot = _spark_job("snapshot", pipeline, settings, "snapshot.py", arguments, longest=longest)
         report: Any = checkpoint_tasks.check_completeness(file)
-        registered = checkpoint_tasks.register.override(outlets=outlets)(file, report)
+        registered = checkpoint_tasks.register.override(outlets=outlets, trigger_rule=rule)(file, report)
     begun >> snapshot >> report
     aborted: Any = checkpoint_tasks.abort(pipeline.name)
     registered >> aborted.as_teardown()
@@ -320,6 +328,7 @@ A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; afte
 success to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
 result from storage, `register` is the commit point. `abort` aborts an unfinished checkpoint, and is skipped otherwise.
 `publish`, if the file has tables to publish, brings them to the registered state; if it fails, no checkpoint is lost.
+The last of both updates the asset of the state.
 A run that an update of an asset started applies the interval that the update names or, without one, the time from the
 end of the state to the update.
 Clearing a run is safe: an interval that the state has already is not applied again. A backfill is applied in

@@ -109,7 +109,7 @@ def abort() -> list[str]:
     if not pending:
         raise AirflowSkipException("no checkpoint is pending: nothing to abort")
     for name in pending:
-        steps.abort(hook_of_run(), name, begun[name], runs.failed_tasks(context), context)
+        steps.abort(hook_of_run(), name, begun[name], runs.tasks_in_state(context, "failed"), context)
     return pending
 
 

@@ -60,14 +60,20 @@ def task_key(context: "Context") -> str:
 def owner(context: "Context") -> str:
     """Return the name of this try of the task, under which it holds the pipeline in the catalog."""
     instance = context["ti"]
-    return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.try_number}"
+    return f"{owner_prefix(context)}{instance.task_id}/{instance.try_number}"
 
 
-def failed_tasks(context: "Context") -> list[str]:
-    """Return the ids of the run's tasks that have failed."""
+def owner_prefix(context: "Context") -> str:
+    """Return the text with which the names of all tries of all tasks of this run begin."""
+    instance = context["ti"]
+    return f"{instance.dag_id}/{instance.run_id}/"
+
+
+def tasks_in_state(context: "Context", state: str) -> list[str]:
+    """Return the ids of the run's tasks that are in a state of Airflow, such as ``failed``."""
     instance = context["ti"]
     states = instance.get_task_states(dag_id=instance.dag_id, run_ids=[instance.run_id]).get(instance.run_id, {})
-    return sorted(name for name, state in states.items() if state == "failed")
+    return sorted(name for name, present in states.items() if present == state)
 
 
 def is_last_try(context: "Context") -> bool:

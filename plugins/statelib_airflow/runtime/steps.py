@@ -221,6 +221,19 @@ def announce_again(
         return _announce(record, _last_interval(deployment, record), context)
 
 
+def completed_by_run(hook: StatelibHook, name: str, context: "Context") -> "CheckpointId | None":
+    """Return the newest checkpoint that a task of this run began, if it is complete; None if there is none."""
+    from statelib.model.ids import PipelineName
+    from statelib.model.record import CheckpointState
+
+    with failing_fast():
+        catalog, pipeline = hook.deployment().catalog(), PipelineName(name)
+        newest = catalog.browsing.begun_by(pipeline, runs.owner_prefix(context))
+        if newest is None or catalog.get(pipeline, newest).state is not CheckpointState.COMPLETED:
+            return None
+        return newest
+
+
 def _last_interval(deployment: "Deployment", record: "CheckpointRecord") -> "DataInterval | None":
     """Return the last interval that the state of a checkpoint has, which is that of its base if it corrects an earlier
     one; None if it has none."""
