@@ -43,13 +43,29 @@ class AirflowUser(Protocol):
         """Return the name that the user signed in with."""
 
 
-def is_paused(dag_id: str) -> bool:
-    """Return whether the DAG is paused, as far as a task can find out: False in Airflow 3.1. Works inside a task."""
+def is_paused(dag_id: str) -> bool | None:
+    """Return whether the DAG is paused, as far as a task can find out: False in Airflow 3.1. None if Airflow has no
+    such DAG. Works inside a task."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     if not hasattr(RuntimeTaskInstance, "get_dag"):  # Airflow 3.1
         return False
-    return bool(RuntimeTaskInstance.get_dag(dag_id).is_paused)
+    try:
+        return bool(RuntimeTaskInstance.get_dag(dag_id).is_paused)
+    except Exception as error:
+        if _status_code(error) == 404:
+            return None
+        raise
+
+
+def _status_code(error: Exception) -> int | None:
+    """Return the status of the answer of Airflow's API server that an error reports, None if it reports none.
+    ``airflow dags test`` raises the client's error, and a task the supervisor's report of it."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return int(response.status_code)
+    detail = getattr(getattr(error, "error", None), "detail", None) or {}
+    return detail.get("status_code")
 
 
 def runs_newest_first(dag_id: str) -> Iterator[PastRun]:

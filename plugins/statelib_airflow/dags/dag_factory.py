@@ -166,7 +166,7 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     dag = DAG(f"{pipeline.name}.restore", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
         with _group("decision", "the plan and its approval: nothing is changed yet"):
-            planned: Any = restore_tasks.plan(file, pipeline.checkpoint_dag)
+            planned: Any = restore_tasks.plan(file)
             approve = restore_tasks.ApprovePlanOperator(
                 task_id="approve",
                 subject=f"Restore {pipeline.name} to " + "{{ params.checkpoint }}?",

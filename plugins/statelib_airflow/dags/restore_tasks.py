@@ -18,6 +18,7 @@ from statelib_airflow.runtime import steps
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from statelib.definition.pipeline import Pipeline
     from statelib.flows.restore.plan import RestorePlan
 
 PLAN = "{{ ti.xcom_pull(task_ids='plan', key='description') }}"
@@ -25,14 +26,12 @@ log = logging.getLogger(__name__)
 
 
 @task(task_id="plan", multiple_outputs=True)
-def plan(pipeline_file: str, checkpoint_dag: str) -> dict[str, Any]:
+def plan(pipeline_file: str) -> dict[str, Any]:
     """Plan the restore of the run's params. Return the plan and the arguments of the rehearsal."""
     context = get_current_context()
     params = context["params"]
-    if params["replay"] and airflow_internals.is_paused(checkpoint_dag):
-        raise AirflowFailException(
-            f"{checkpoint_dag} is paused, so nothing would be replayed: unpause it, or replay off"
-        )
+    if params["replay"]:
+        _check_replay(hook_of_run().pipeline(pipeline_file))
     request = steps.RestoreRequest(
         params["checkpoint"], params["claim_mode"], params["parallelism"], params["allow_non_restored_state"]
     )
@@ -41,6 +40,24 @@ def plan(pipeline_file: str, checkpoint_dag: str) -> dict[str, Any]:
         raise AirflowFailException(f"{planned.directory} does not say where its events end: replay by a backfill")
     arguments = request.rehearsal(pipeline_file, planned.parallelism)
     return {"plan": planned.to_json(), "description": planned.describe(), "arguments": arguments}
+
+
+def _check_replay(pipeline: "Pipeline") -> None:
+    """Raise AirflowFailException if no run of the pipeline could be replayed."""
+    dag_id = pipeline.checkpoint_dag
+    if pipeline.cron_schedule is None:
+        raise AirflowFailException(
+            f"{dag_id} has no schedule by time, so nothing would be replayed: switch replay off, and clear the runs "
+            "after the restored checkpoint from the oldest on"
+        )
+    paused = airflow_internals.is_paused(dag_id)
+    if paused is None:
+        raise AirflowFailException(
+            f"Airflow has no DAG {dag_id}, so nothing would be replayed: switch replay off, or let pipeline_dags make "
+            "the DAG checkpoint, too"
+        )
+    if paused:
+        raise AirflowFailException(f"{dag_id} is paused, so nothing would be replayed: unpause it, or replay off")
 
 
 class ApprovePlanOperator(ApprovalOperator):
