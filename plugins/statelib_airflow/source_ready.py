@@ -11,11 +11,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from statelib.model.moments import epoch_ms, moment_of
-from statelib_airflow.airflow_internals import asset_was_updated
+from statelib.model.moments import epoch_ms
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
-from statelib_airflow.runtime import steps
+from statelib_airflow.runtime import intervals, steps
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,7 +55,7 @@ class SourceReadyOperator(BaseOperator):
 
         hook = StatelibHook(self.statelib_conn_id)
         pipeline = hook.pipeline(self.pipeline)
-        interval = steps.interval_of_run(hook, pipeline, context)
+        interval = intervals.interval_of_run(hook, pipeline, context)
         if interval is None:
             return []
         with failing_fast():
@@ -94,11 +93,11 @@ class SourceReadyOperator(BaseOperator):
 
 def _gaps(rule: "ReadyRule") -> list[str]:
     """Return one clause per condition of a source that does not hold, its asset included."""
-    from statelib.flows.checkpoint.readiness import missing, named
+    from statelib.flows.checkpoint.readiness import missing, named, not_updated
 
     gaps = missing(rule)
-    if rule.asset is not None and not asset_was_updated(rule.asset, _moment(rule.end_ms)):
-        gaps.append(named(rule, f"asset {rule.asset} was not updated since {_moment(rule.end_ms)}"))
+    if rule.asset is not None and not steps.was_updated(rule.asset, rule.end_ms):
+        gaps.append(named(rule, not_updated(rule.asset, rule.end_ms)))
     return gaps
 
 
@@ -147,7 +146,3 @@ def _answer(rules: list[str]) -> dict[str, str] | None:
         log.info("waiting: %s", summary(gaps))
         return None
     return {}
-
-
-def _moment(epoch_ms: int) -> str:
-    return moment_of(epoch_ms).isoformat()

@@ -2,45 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowFailException
-
-from statelib.model.moments import epoch_ms
-
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from airflow.sdk import Context
-
-    from statelib.flows.checkpoint.asset_intervals import AssetUpdate
-    from statelib.model.checkpoint import DataInterval
-
-
-def data_interval(context: "Context") -> "DataInterval":
-    """Return the run's data interval. Raise AirflowFailException if the run has none."""
-    from statelib.model.checkpoint import DataInterval
-
-    run = context["dag_run"]
-    start, end = run.data_interval_start, run.data_interval_end
-    if start is None or end is None:
-        raise AirflowFailException(
-            f"run {run.run_id} has no data interval, hence no events to apply: trigger it with a logical date, "
-            f"or use `airflow backfill create --dag-id {run.dag_id} --from-date ... --to-date ...`"
-        )
-    return DataInterval(epoch_ms(start), epoch_ms(end))
-
-
-def asset_updates(context: "Context", zone: "tzinfo") -> list["AssetUpdate"]:
-    """Return the updates of assets that started the run. Times without an offset are in ``zone``. Raises as
-    :func:`~statelib.definition.source.asset_events.interval_of_event`."""
-    from statelib.definition.source.asset_events import interval_of_event
-    from statelib.flows.checkpoint.asset_intervals import AssetUpdate
-
-    return [
-        AssetUpdate(
-            epoch_ms(event.timestamp), interval_of_event(event.extra, getattr(event, "partition_key", None), zone)
-        )
-        for event in context["dag_run"].consumed_asset_events
-    ]
 
 
 def run_id(context: "Context") -> str:

@@ -5,7 +5,7 @@ imported inside the steps, so that parsing a DAG file stays cheap.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import Asset
 
+from statelib_airflow.airflow_internals import asset_was_updated
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
-from statelib_airflow.runtime import observing, runs
+from statelib_airflow.runtime import intervals, observing, runs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from statelib.definition.pipeline import Pipeline
-    from statelib.flows.checkpoint.asset_intervals import AssetUpdate
     from statelib.flows.checkpoint.steps import Begun
     from statelib.flows.mending.plan import MendPlan
     from statelib.flows.restore.plan import RestorePlan
@@ -51,6 +50,14 @@ def asset_of(uri: str) -> Asset:
     return state_asset(pipeline) if uri == f"{SCHEME}{pipeline}/state" else Asset(uri=uri)
 
 
+def was_updated(uri: str, since_ms: int) -> bool:
+    """Return whether the asset of a URI was updated at a moment or later. Works inside a task."""
+    from statelib.model.moments import moment_of
+
+    # Airflow stores a URI in its normalized form, such as one without a slash at the end.
+    return asset_was_updated(asset_of(uri).uri, moment_of(since_ms).isoformat())
+
+
 def begin_checkpoint(
     hook: StatelibHook, pipeline: str, context: "Context", *, assume_ready: bool = False
 ) -> "Begun | None":
@@ -65,43 +72,15 @@ def begin_checkpoint(
     if runs.earlier_is_running(context):
         log.info("waiting for the runs before this one")
         return None
-    interval = interval_of_run(hook, loaded, context)
+    interval = intervals.interval_of_run(hook, loaded, context)
     if interval is None:
         return _head_of(hook, loaded.name)
     with failing_fast(), observing.aborted(hook, loaded.name):
-        begun = begin(hook.deployment(), loaded, interval, runs.owner(context), assume_ready=assume_ready)
+        owner = runs.owner(context)
+        begun = begin(hook.deployment(), loaded, interval, owner, assume_ready=assume_ready, was_updated=was_updated)
     observing.in_log(loaded.name, begun.checkpoint_id)
     log.info("checkpoint %d %s", begun.checkpoint_id, "holds this interval" if begun.already_completed else "begun")
     return begun
-
-
-def interval_of_run(hook: StatelibHook, pipeline: "Pipeline", context: "Context") -> "DataInterval | None":
-    """Return the data interval of the run, by its timetable or by the updates of assets that started it. None if the
-    state has everything already that the updates name.
-
-    Raise AirflowSkipException if all intervals that the updates name are outside of the schedule."""
-    if not context["dag_run"].consumed_asset_events:
-        return runs.data_interval(context)
-    from statelib.flows.checkpoint.asset_intervals import interval_of_updates
-
-    with failing_fast():
-        updates = runs.asset_updates(context, pipeline.zone)
-        _check_in_schedule(pipeline, updates)
-        return interval_of_updates(hook.deployment(), pipeline, updates)
-
-
-def _check_in_schedule(pipeline: "Pipeline", updates: "Sequence[AssetUpdate]") -> None:
-    """Log the intervals that are not applied because they are outside of the schedule. Raise AirflowSkipException if
-    there are no others."""
-    from statelib.definition.source.parts import range_text
-    from statelib.flows.checkpoint.asset_intervals import in_schedule
-
-    named = [update.interval for update in updates if update.interval is not None]
-    outside = [interval for interval in named if not in_schedule(pipeline, interval)]
-    for interval in outside:
-        log.info("%s is not applied: it is outside of schedule.start and schedule.end", range_text(interval))
-    if outside and len(outside) == len(updates):
-        raise AirflowSkipException("the asset names no interval between schedule.start and schedule.end: nothing to do")
 
 
 def _head_of(hook: StatelibHook, name: str) -> "Begun":

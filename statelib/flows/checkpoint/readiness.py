@@ -7,11 +7,14 @@ from statelib.definition.source.readiness import PartRule, ReadyRule, ready_rule
 from statelib.errors import RetryableError
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
+from statelib.model.moments import moment_of
 from statelib.storage.registry import PLACES
 from statelib.storage.source_listing import SourceListing, look_at_source, split_pattern
 
 Look = Callable[[str], SourceListing]
 """A function that lists the files under a path."""
+WasUpdated = Callable[[str, int], bool]
+"""A function that returns whether the asset of a URI was updated at a moment or later."""
 _WORTH_NAMING = 5
 
 
@@ -31,14 +34,19 @@ def named(rule: ReadyRule, text: str) -> str:
     return f"{rule.source}: {text}" if rule.source else text
 
 
-def check_ready(deployment: Deployment, pipeline: Pipeline, interval: DataInterval) -> None:
-    """Raise RetryableError (``source-not-ready``), which names what is missing, if the events are not complete."""
+def check_ready(
+    deployment: Deployment, pipeline: Pipeline, interval: DataInterval, was_updated: WasUpdated | None = None
+) -> None:
+    """Raise RetryableError (``source-not-ready``), which names what is missing, if the events are not complete.
+    ``was_updated``: checks assets; without it, an asset counts as missing, because only Airflow has its events."""
     clauses: list[str] = []
     for rule in ready_rules(pipeline, deployment.data, interval):
         clauses += missing(rule)
-        if rule.asset is not None:
+        if rule.asset is not None and was_updated is None:
             text = f"only Airflow can check whether asset {rule.asset} was updated after the interval"
             clauses.append(named(rule, text))
+        elif rule.asset is not None and was_updated is not None and not was_updated(rule.asset, rule.end_ms):
+            clauses.append(named(rule, not_updated(rule.asset, rule.end_ms)))
     if clauses:
         raise RetryableError(
             f"pipeline {pipeline.name}: the events of the interval are not complete: {summary(clauses)}",
@@ -46,6 +54,11 @@ def check_ready(deployment: Deployment, pipeline: Pipeline, interval: DataInterv
             hint="run it when they are, or, if you know that they are, with statelib run --assume-ready; in a DAG of "
             "your own, put SourceReadyOperator before it",
         )
+
+
+def not_updated(asset: str, since_ms: int) -> str:
+    """Return the clause about an asset that was not updated."""
+    return f"asset {asset} was not updated since {moment_of(since_ms).isoformat()}"
 
 
 def summary(clauses: list[str]) -> str:

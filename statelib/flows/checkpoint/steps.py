@@ -6,6 +6,7 @@ result. Any step may be repeated; none undoes a step that has finished.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from statelib.catalog.commit.admission import HEAD_MOVED
 from statelib.definition.pipeline import Pipeline
@@ -13,7 +14,7 @@ from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.checkpoint.allocation import allocate_checkpoint
-from statelib.flows.checkpoint.readiness import check_ready
+from statelib.flows.checkpoint.readiness import WasUpdated, check_ready
 from statelib.flows.gate.judging import judge
 from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.restore.continuation import continued_head
@@ -42,10 +43,17 @@ class Begun:
 
 
 def begin(
-    deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str, *, assume_ready: bool = False
+    deployment: Deployment,
+    pipeline: Pipeline,
+    interval: DataInterval,
+    owner: str,
+    *,
+    assume_ready: bool = False,
+    was_updated: WasUpdated | None = None,
 ) -> Begun:
     """Allocate the checkpoint of one data interval, or return the checkpoint that contains the interval already.
     ``assume_ready``: the caller has waited for the interval's events, so that ``ready`` of the sources is not checked.
+    ``was_updated``: as for :func:`~statelib.flows.checkpoint.readiness.check_ready`.
 
     A refusal is not recorded in the catalog.
 
@@ -62,16 +70,23 @@ def begin(
         raise InvalidRequestError(
             f"data interval {range_text(interval)}: expected start before end", kind="bad-interval"
         )
+    ready = _nothing if assume_ready else partial(check_ready, deployment, pipeline, interval, was_updated)
     for _ in range(_TRIES - 1):
         try:
-            return _begin(deployment, pipeline, interval, owner, assume_ready)
+            return _begin(deployment, pipeline, interval, owner, ready)
         except ConflictError as error:  # the interval was compared with a head that is no longer the pipeline's head
             if error.kind != HEAD_MOVED:
                 raise
-    return _begin(deployment, pipeline, interval, owner, assume_ready)
+    return _begin(deployment, pipeline, interval, owner, ready)
 
 
-def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str, assume_ready: bool) -> Begun:
+def _nothing() -> None:
+    """Do nothing, in place of a check."""
+
+
+def _begin(
+    deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str, check_events: Callable[[], None]
+) -> Begun:
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
     check_catalog_complete(deployment, name)
@@ -82,8 +97,7 @@ def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, o
     source_parts(pipeline, deployment.data, interval)
     continued = continued_head(deployment, pipeline, head)
     _check_order(pipeline, interval, continued.opened.position() if continued else None)
-    if not assume_ready:
-        check_ready(deployment, pipeline, interval)
+    check_events()
     key = interval_key(interval, head.generation)
     record = allocate_checkpoint(deployment, pipeline, head, owner, key=key, interval=interval)
     return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)

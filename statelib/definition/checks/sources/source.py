@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.sources.bounds import FAR_APART, check_bounds
@@ -29,7 +30,7 @@ _OTHER_NAMES = {
 """The names that SQL has for types of columns, and the names here."""
 _MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 """Spark's names for what becomes of a record of a text format that cannot be read as a whole."""
-_ASSET = re.compile(r"(?!airflow:)[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]{1,1400}")
+_ASSET = re.compile(r"(?!(?i:(x-)?airflow):)[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]{1,1400}")
 """The URIs that Airflow accepts for an asset."""
 
 _PLACEHOLDER = re.compile(rf"\{{(?:{'|'.join(PLACEHOLDERS)})(?:[:!][^{{}}]*)?\}}")
@@ -149,8 +150,8 @@ def check_schedule(schedule: Schedule) -> Iterator[Problem]:
     if bool(schedule.cron) == bool(schedule.asset):
         yield Problem(("schedule",), "expected one of cron and asset")
         return
-    if schedule.asset and not _ASSET.fullmatch(schedule.asset):
-        yield Problem(("schedule", "asset"), f"expected a URI such as s3://lake/orders, found {schedule.asset!r}")
+    if schedule.asset:
+        yield from _check_asset(schedule.asset, ("schedule", "asset"))
     problem = None if schedule.asset else cron_problem(schedule.cron)
     if schedule.catchup and schedule.asset:
         yield Problem(("schedule", "catchup"), "has no meaning for an asset: its runs follow its updates")
@@ -161,6 +162,16 @@ def check_schedule(schedule: Schedule) -> Iterator[Problem]:
         yield Problem(("schedule", "end"), f"{schedule.end} is before start, {schedule.start}")
     if problem is None and schedule.cron and (text := clock_change_problem(schedule)):
         yield Problem(("schedule", "cron"), text, "bad-cron")
+
+
+def _check_asset(uri: str, where: Where) -> Iterator[Problem]:
+    valid = _ASSET.fullmatch(uri) is not None
+    try:
+        urlsplit(uri)
+    except ValueError:  # Airflow parses it, too
+        valid = False
+    if not valid:
+        yield Problem(where, f"expected a URI such as s3://lake/orders, found {uri!r}")
 
 
 def _check_zone(name: str | None, where: Where) -> Iterator[Problem]:
@@ -192,6 +203,8 @@ def check_ready(source: Source, ready: Ready, where: Where, *, scheduled: bool) 
         yield Problem(where, "expected one of marker, min_age, next_interval and asset")
     if ready.marker is not None:
         yield from _check_marker(source, ready, ready.marker, (*where, "marker"))
+    if ready.asset:
+        yield from _check_asset(ready.asset, (*where, "asset"))
     if source.path is None or source.incremental:
         yield from _check_ready_without_path(ready, where)
     if ready.next_interval and not scheduled:
