@@ -123,7 +123,7 @@ def check(
     if record.state is CheckpointState.QUARANTINED:
         raise set_aside(record)
     opened = deployment.open(record)
-    lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
+    lineage = _present_lineage(deployment, record)
     docs = f"{deployment.docs_directory}/{record.pipeline}/chk-{checkpoint_id}-{record.attempt}"
     report = judge(
         deployment,
@@ -132,7 +132,7 @@ def check(
         opened,
         lineage=lineage,
         docs_directory=docs,
-        base_proved=record.base is not None and catalog.gate.has_proved(record.pipeline, record.base),
+        base_proved=bool(lineage) and catalog.gate.has_proved(record.pipeline, lineage[0].checkpoint_id),
         trusts_job=True,
         source=source,
     )
@@ -150,6 +150,16 @@ def check(
             hint=_damaged_before(deployment, report, lineage) + _where_to_read(record, report.report_uri),
         )
     return report
+
+
+def _present_lineage(deployment: Deployment, record: CheckpointRecord) -> list[CheckpointRecord]:
+    """Return the records of the base, its base and so on. A checkpoint that was completed before may be checked again
+    after retention has deleted its base: then nothing is compared with the base, and the list is empty."""
+    if record.base is None:
+        return []
+    lineage = list(deployment.catalog().lineage(record.pipeline, record.base))
+    is_gone = bool(lineage) and lineage[0].state in (CheckpointState.DELETING, CheckpointState.DELETED)
+    return [] if is_gone and record.state is CheckpointState.COMPLETED else lineage
 
 
 def _damaged_before(deployment: Deployment, report: QualityReport, lineage: Sequence[CheckpointRecord]) -> str:
