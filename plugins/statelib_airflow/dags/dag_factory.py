@@ -124,6 +124,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
         end_date=schedule.end if schedule else None,
         catchup=schedule.catchup if schedule else False,
         deadline=_deadline(pipeline),
+        params=forms.interval_form() if pipeline.cron_schedule is None else {},
         is_paused_upon_creation=True if pipeline.group else None,  # the DAG of its group applies the intervals
         doc_md=_document(pipeline, "applies one data interval of events and checkpoints the state.", _CHECKPOINT_DOC),
         **_common(pipeline, settings),
@@ -330,7 +331,8 @@ result from storage, `register` is the commit point. `abort` aborts an unfinishe
 `publish`, if the file has tables to publish, brings them to the registered state; if it fails, no checkpoint is lost.
 The last of both updates the asset of the state.
 A run that an update of an asset started applies the interval that the update names or, without one, the time from the
-end of the state to the update.
+end of the state to the update. A run that is started by hand applies the interval of its params, or that of its logical
+date if the schedule has a cron.
 Clearing a run is safe: an interval that the state has already is not applied again. A backfill is applied in
 order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
 """

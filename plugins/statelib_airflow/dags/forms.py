@@ -14,6 +14,22 @@ SUBSET = r"^((?!0+(\.0+)?%)([0-9]{1,2}(\.[0-9]{1,6})?|100)%|[1-9][0-9]{0,5}/[1-9
 """The pattern of the values of ``statelib verify --read-data-subset``."""
 
 
+def interval_form() -> dict[str, Param]:
+    """Return the form of a checkpoint DAG that no timetable gives an interval."""
+    return {
+        name: Param(
+            None,
+            type=["null", "string"],
+            pattern=MOMENT,
+            examples=[f"2026-01-{day}", f"2026-01-{day}T06:00"],
+            title=f"{name.capitalize()} of the interval",
+            description=f"{name} of the interval to apply, in the schedule's time zone unless it has an offset; "
+            "empty in runs that updates of an asset start",
+        )
+        for name, day in (("start", 30), ("end", 31))
+    }
+
+
 def savepoint_form() -> dict[str, Param]:
     """Return the form of a savepoint DAG."""
     labels = {"canonical": "canonical: every backend and Flink read it", "native": "native: the backend's own form"}

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, get_current_context, task
 from statelib.definition.parts.model import Notify
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
+from statelib_airflow.dags import forms
 from statelib_airflow.dags.alerts import deadlines, notifiers
 from statelib_airflow.dags.dag_settings import DagSettings
 from statelib_airflow.group_operator import BEGUN, GroupCheckpointOperator
@@ -53,6 +54,7 @@ def group_dag(group: str, pipelines: Sequence[Pipeline], schedule: Any, settings
         catchup=first.schedule.catchup if first.schedule else False,
         max_active_runs=1,
         deadline=_deadlines(group, pipelines),
+        params=forms.interval_form() if first.cron_schedule is None else {},
         doc_md=_DOCUMENT.format(group=group, names=names),
         **settings.arguments(["statelib", group], _defaults(group, pipelines)),
     ) as dag:
