@@ -1,5 +1,6 @@
 """The pipeline: the content of a file ``pipelines/<name>.yaml``, checked completely when the object is built."""
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -84,17 +85,19 @@ def load_pipelines(directory: str | Path, named: str | None = None) -> tuple[lis
         raise NotFoundError(f"there is no directory {directory}", kind="no-pipeline-directory")
     pipelines: dict[str, Pipeline] = {}
     errors: list[DefinitionError] = []
-    for path in sorted(p for p in directory.iterdir() if p.suffix in (".yaml", ".yml")):
+    for path in pipeline_files(directory):
+        text = ""
         try:
             text = read_file(path)
             if named is not None and not _may_name(path, text, named):
                 continue
             pipeline = _checked(path, text)
         except StatelibError as error:
-            errors.append(DefinitionError(str(path), error.message, error.hint, error.kind))
+            errors.append(DefinitionError(str(path), error.message, error.hint, error.kind, group=_group_in(text)))
             continue
         except Exception as error:  # noqa: BLE001 - a file with any error must not keep the others from loading
-            errors.append(DefinitionError(str(path), f"{path}: cannot be read: {type(error).__name__}: {error!s:.200}"))
+            message = f"{path}: cannot be read: {type(error).__name__}: {error!s:.200}"
+            errors.append(DefinitionError(str(path), message, group=_group_in(text)))
             continue
         first = pipelines.setdefault(pipeline.name, pipeline)
         if first is not pipeline:
@@ -102,6 +105,20 @@ def load_pipelines(directory: str | Path, named: str | None = None) -> tuple[lis
             message = f"{path}:{line}: name: {first.path} has the name {pipeline.name!r} already"
             errors.append(DefinitionError(str(path), message, pipeline=pipeline.name))
     return list(pipelines.values()), errors
+
+
+def pipeline_files(directory: Path) -> list[Path]:
+    """Return the paths of the pipeline files of a directory, in the order of their names. Files whose name begins with
+    a dot are left out, because editors write such files beside those that they edit."""
+    return sorted(
+        path for path in directory.iterdir() if path.suffix in (".yaml", ".yml") and not path.name.startswith(".")
+    )
+
+
+def _group_in(text: str) -> str:
+    """Return the group that a file names that does not load; '' if no line names one."""
+    line = re.search(r"""^group:[ \t]*["']?([^\s"'#]+)""", text, re.MULTILINE)
+    return line[1] if line else ""
 
 
 def _may_name(path: Path, text: str, name: str) -> bool:

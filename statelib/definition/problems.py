@@ -26,13 +26,15 @@ class Problem:
 @dataclass(frozen=True)
 class DefinitionError:
     """A pipeline file that does not load. ``message`` names the file, and has one line per problem. ``pipeline``: the
-    name of a pipeline that has another file already; '' for a file with another fault."""
+    name of a pipeline that has another file already; '' for a file with another fault. ``group``: the group that
+    the file names although it does not load; '' if it names none."""
 
     path: str
     message: str
     hint: str = ""
     kind: str = BAD_PIPELINE
     pipeline: str = ""
+    group: str = ""
 
     def may_be(self, pipeline: str) -> bool:
         """Return whether the file is probably meant as the file of the pipeline: by the name in it, or else by its own

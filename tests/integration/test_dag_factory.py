@@ -27,6 +27,7 @@ SETTINGS = (
     "statelib_conn_id='state', spark_conn_id='cluster', pool='spark', queue='large', owner='ada', tags=['finance'], "
     "default_args={'retries': 7, 'email': 'a@b.c', 'on_failure_callback': print}"
 )
+LONG = "n" * 120
 KINDS = ("checkpoint", "savepoint", "restore", "dispose")
 FILES = {
     "plain.py": "from statelib_airflow import pipeline_dags\n\nglobals().update(pipeline_dags('mine'))\n",
@@ -44,6 +45,11 @@ FILES = {
         "from statelib_airflow import pipeline_dags\nglobals().update(pipeline_dags('zones', dags=['checkpoint']))\n"
     ),
     "grouped.py": "from statelib_airflow import pipeline_dags\nglobals().update(pipeline_dags('groups'))\n",
+    "ungrouped.py": "from statelib_airflow import check_pipeline_dags\ncheck_pipeline_dags('groups')\n",
+    "wrong_tag.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', tags=['x' * 101])\n",
+    "by_asset.py": (
+        "from statelib_airflow import pipeline_dags\nglobals().update(pipeline_dags('assets', dags=['checkpoint']))\n"
+    ),
     "broken.py": "from statelib_airflow import check_pipeline_dags\ncheck_pipeline_dags('others')\n",
     "mistyped.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', dags=['replay'])\n",
     "unknown.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', pol='x')\n",
@@ -73,6 +79,7 @@ json.dump({
         "tasks": {t.task_id: {n: getattr(t, n, None) for n in NAMES} | getattr(t, "partial_kwargs", {})
                   | {"upstream_task_ids": sorted(t.upstream_task_ids), "outlets": [o.name for o in t.outlets]}
                   for t in d.tasks},
+        "params": sorted(d.params),
         "examples": d.params.get_param("pipeline").schema.get("examples") if "pipeline" in d.params else None,
         "intervals": intervals(d) if d.dag_id == "zoned.checkpoint" else [],
         "serialized": bool(DagSerialization.to_dict(d))} for d in bag.dags.values()},
@@ -111,6 +118,10 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         text = PIPELINE.replace("name: carrier_streaks", f"name: {name}\ngroup: {group}")
         text = text.replace("end: 2014", "end: 2015") if name == "wrong" else text
         (root / "dags" / "groups" / f"{name}.yaml").write_text(text)
+    (root / "dags" / "groups" / "unreadable.yaml").write_text("group: together\noops: [\n")
+    (root / "dags" / "assets").mkdir()
+    by_asset = {"name": LONG, "group": "g" * 120, "schedule": {"asset": "s3://lake/x", "start": "2026-01-01"}}
+    (root / "dags" / "assets" / "long.yaml").write_text(yaml.safe_dump(yaml.safe_load(PIPELINE) | by_asset))
     (root / "dags" / "others" / "broken.yaml").write_text(PIPELINE.replace("backend:", "bakend:"))
     for name, text in FILES.items():
         (root / "dags" / name).write_text(text)
@@ -132,6 +143,8 @@ def test_a_file_of_three_lines_makes_the_dags_of_its_directory(parsed: dict[str,
         "zoned.checkpoint": "zoned.py",
         **{f"{name}.{kind}": "grouped.py" for name in ("g1", "g2", "other", "wrong") for kind in KINDS},
         "together.group": "grouped.py",
+        f"{LONG}.checkpoint": "by_asset.py",
+        f"{'g' * 120}.group": "by_asset.py",
     }
     assert all(dag["serialized"] for dag in parsed["dags"].values())
     assert parsed["dags"]["first.checkpoint"]["tags"] == ["first", "statelib"]
@@ -152,7 +165,9 @@ def test_settings_are_applied_to_every_task(parsed: dict[str, Any], dag_id: str)
 
 def test_pipelines_of_a_group_have_one_scheduled_dag_and_paused_ones_of_their_own(parsed: dict[str, Any]) -> None:
     tasks = parsed["dags"]["together.group"]["tasks"]
-    assert [path.rpartition("/")[2] for path in tasks["checkpoints"]["pipelines"]] == ["g1.yaml", "g2.yaml"]
+    assert [path.rpartition("/")[2] for path in tasks["checkpoints"]["pipelines"]] == [
+        "g1.yaml", "g2.yaml", "unreadable.yaml",
+    ], "the task fails for the file that does not load"  # fmt: skip
     assert tasks["abort"]["upstream_task_ids"] == ["checkpoints"]
     paused = {
         dag_id: dag["paused"] for dag_id, dag in parsed["dags"].items() if dag_id.endswith((".checkpoint", ".group"))
@@ -194,7 +209,8 @@ def test_callbacks_are_added_to_the_notifiers(parsed: dict[str, Any]) -> None:
 
 
 def test_a_mistake_is_an_import_error_of_its_own_file(parsed: dict[str, Any]) -> None:
-    assert set(parsed["errors"]) == {"broken.py", "mistyped.py", "unknown.py"}
+    assert set(parsed["errors"]) == {"broken.py", "mistyped.py", "unknown.py", "ungrouped.py", "wrong_tag.py"}
+    assert "group apart: group apart: other and wrong have different schedules" in parsed["errors"]["ungrouped.py"]
     assert "bakend" in parsed["errors"]["broken.py"]
     assert "there is no replay: expected some of checkpoint" in parsed["errors"]["mistyped.py"]
     assert "pol" in parsed["errors"]["unknown.py"]
@@ -225,3 +241,10 @@ def test_a_mend_dag_plans_compares_awaits_approval_and_takes_a_checkpoint(parsed
         "abort": ["register"],
     }
     assert {name: task["upstream_task_ids"] for name, task in tasks.items()} == order
+
+
+def test_only_a_dag_without_a_cron_has_a_form_for_the_interval(parsed: dict[str, Any]) -> None:
+    for dag_id in (f"{LONG}.checkpoint", f"{'g' * 120}.group"):
+        dag = parsed["dags"][dag_id]
+        assert (dag["params"], dag["tags"]) == (["end", "start"], ["statelib"]), "Airflow refuses longer tags"
+    assert parsed["dags"]["first.checkpoint"]["params"] == parsed["dags"]["together.group"]["params"] == []

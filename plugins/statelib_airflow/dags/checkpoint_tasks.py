@@ -20,8 +20,8 @@ LOOKS_AGAIN_S = 15.0
 
 
 class BeginOperator(BaseSensorOperator):
-    """The task that allocates the checkpoint of the run's data interval. It is skipped, and all tasks after it, if the
-    state has the interval already.
+    """The task that allocates the checkpoint of the run's data interval. It is skipped if the state has the interval
+    already, and so are the tasks after it, except those that still have to publish or to send the event.
 
     It waits, without a worker's slot, while an earlier run is under way. So a backfill is applied in order, even if
     Airflow starts many of its runs at once."""

@@ -14,6 +14,7 @@ from airflow.sdk import DAG, TaskGroup, TriggerRule, get_parsing_context
 
 from statelib.definition.parts.model import Schedule
 from statelib.definition.pipeline import Pipeline, load_pipelines
+from statelib.definition.problems import DefinitionError
 from statelib.errors import InvalidRequestError
 from statelib_airflow.airflow_internals import interval_timetable
 from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, mend_tasks, restore_tasks
@@ -53,8 +54,9 @@ def pipeline_dags(
     it for the directory ``pipelines`` beside the DAG file. ``dags`` says which DAGs each pipeline has. Only a
     pipeline with ``checkpoint.mendable`` has ``mend``.
 
-    A pipeline file that does not load is left out and logged: Airflow stops scheduling every DAG of a DAG file that
-    has an import error. :func:`check_pipeline_dags` in a DAG file of its own shows it as one.
+    A pipeline file that does not load, or whose DAGs cannot be made, is left out and logged: Airflow stops scheduling
+    every DAG of a DAG file that has an import error. :func:`check_pipeline_dags` in a DAG file of its own shows it as
+    one. Raises the error itself if not a single DAG can be made.
     """
     wrong = sorted(set(dags) - set(_KINDS))
     if wrong:
@@ -64,23 +66,45 @@ def pipeline_dags(
     pipelines, errors = load_pipelines(place, _only_pipeline())
     for error in errors:
         log.error("no DAGs: %s", error.message)
-    chosen = DagSettings(**settings)
-    made = [
-        _KINDS[kind](pipeline, str(Path(pipeline.path).resolve()), chosen)
-        for pipeline in filter(_is_needed, pipelines)
-        for kind in dags
-        if kind != "mend" or pipeline.checkpoint.mendable is not None
-    ]
-    made += _group_dags(pipelines, chosen) if "checkpoint" in dags else []
+    made, faults = _dags_of(pipelines, errors, dags, DagSettings(**settings))
+    for name, fault in faults.items():
+        log.error("no DAG: %s", name, exc_info=fault)
+    if faults and not made:
+        raise next(iter(faults.values()))
     return {dag.dag_id: dag for dag in made}
 
 
 def check_pipeline_dags(directory: str | os.PathLike[str] | None = None) -> None:
-    """Raise BrokenPipelineError if a pipeline file does not load: in a DAG file without DAGs it is an import error that
-    stops no DAG. ``directory`` is that of :func:`pipeline_dags`."""
-    errors = load_pipelines(pipelines_directory(directory, sys._getframe(1).f_code.co_filename))[1]
-    if errors:
-        raise BrokenPipelineError("\n".join(error.message for error in errors))
+    """Raise BrokenPipelineError if a pipeline file does not load, or if its DAGs or those of its group cannot be made:
+    in a DAG file without DAGs it is an import error that stops no DAG. ``directory`` is that of
+    :func:`pipeline_dags`."""
+    pipelines, errors = load_pipelines(pipelines_directory(directory, sys._getframe(1).f_code.co_filename))
+    faults = _dags_of(pipelines, errors, tuple(_KINDS), DagSettings(auto_register=False))[1]
+    messages = [error.message for error in errors] + [f"{name}: {fault}" for name, fault in faults.items()]
+    if messages:
+        raise BrokenPipelineError("\n".join(messages))
+
+
+def _dags_of(
+    pipelines: Sequence[Pipeline], errors: Sequence[DefinitionError], kinds: Sequence[str], settings: DagSettings
+) -> tuple[list[DAG], dict[str, Exception]]:
+    """Return the DAGs of all pipelines and groups that Airflow needs now, and the error of each file and each group
+    whose DAGs cannot be made. ``errors``: those of the files that do not load."""
+    made: list[DAG] = []
+    faults: dict[str, Exception] = {}
+    for pipeline in filter(_is_needed, pipelines):
+        chosen = [kind for kind in kinds if kind != "mend" or pipeline.checkpoint.mendable is not None]
+        try:
+            made += [_KINDS[kind](pipeline, str(Path(pipeline.path).resolve()), settings) for kind in chosen]
+        except Exception as error:  # noqa: BLE001 - a file must not keep the others from having DAGs
+            faults[pipeline.path] = error
+    for group, members in groups_of(pipelines).items() if "checkpoint" in kinds else ():
+        if _runs_in(group):
+            try:
+                made.append(_group_dag(group, members, errors, settings))
+            except Exception as error:  # noqa: BLE001 - as above
+                faults[f"group {group}"] = error
+    return made, faults
 
 
 def _is_needed(pipeline: Pipeline) -> bool:
@@ -101,17 +125,14 @@ def _only_pipeline() -> str | None:
     return name if kind in _KINDS else None
 
 
-def _group_dags(pipelines: Sequence[Pipeline], settings: DagSettings) -> list[DAG]:
-    """Return the DAG of each group. A group that is not valid has none, and is logged."""
-    made = []
-    for group, members in groups_of(pipelines).items():
-        if _runs_in(group):
-            try:
-                schedule = members[0].schedule
-                made.append(group_dag(group, members, _timetable(schedule) if schedule else None, settings))
-            except InvalidRequestError:
-                log.exception("group %s has no DAG", group)
-    return made
+def _group_dag(
+    group: str, members: Sequence[Pipeline], errors: Sequence[DefinitionError], settings: DagSettings
+) -> DAG:
+    """Return the DAG of a group. A file that does not load and names the group is given to its task, which fails for it
+    after it has run the others."""
+    schedule = members[0].schedule
+    broken = [str(Path(error.path).resolve()) for error in errors if error.group == group]
+    return group_dag(group, members, _timetable(schedule) if schedule else None, settings, broken=broken)
 
 
 def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
+LONGEST_TAG = 100
+"""The number of characters that Airflow allows in a tag."""
+
 
 class Settings(TypedDict, total=False):
     """Keyword arguments of the functions that make DAGs.
@@ -35,9 +38,12 @@ class DagSettings:
     owner: str | None = None
     tags: Sequence[str] = ()
     default_args: Mapping[str, Any] = field(default_factory=dict)
+    auto_register: bool = True
+    """Whether Airflow takes the DAGs over from the DAG file that makes them."""
 
     def arguments(self, own_tags: Sequence[str], own_defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``tags`` and ``default_args`` of a DAG that has tags and default arguments of its own."""
+        """Return ``tags``, ``default_args`` and ``auto_register`` of a DAG that has tags and default arguments of its
+        own. A tag of its own that is longer than Airflow allows is left out."""
         named = {
             "statelib_conn_id": self.statelib_conn_id,
             "pool": self.pool,
@@ -48,7 +54,12 @@ class DagSettings:
         callbacks = [*_listed(own_defaults), *_listed(self.default_args)]
         if callbacks:
             defaults["on_failure_callback"] = callbacks
-        return {"tags": list(dict.fromkeys((*own_tags, *self.tags))), "default_args": defaults}
+        tags = [tag for tag in own_tags if len(tag) <= LONGEST_TAG]
+        return {
+            "tags": list(dict.fromkeys((*tags, *self.tags))),
+            "default_args": defaults,
+            "auto_register": self.auto_register,
+        }
 
 
 def _listed(defaults: Mapping[str, Any]) -> list[Any]:

@@ -32,9 +32,12 @@ def groups_of(pipelines: Iterable[Pipeline]) -> Mapping[str, Sequence[Pipeline]]
     return groups
 
 
-def group_dag(group: str, pipelines: Sequence[Pipeline], schedule: Any, settings: DagSettings) -> DAG:
+def group_dag(
+    group: str, pipelines: Sequence[Pipeline], schedule: Any, settings: DagSettings, *, broken: Sequence[str] = ()
+) -> DAG:
     """Return the scheduled DAG of a group: each run applies one data interval to each of its pipelines. ``schedule``:
-    what starts the runs.
+    what starts the runs. ``broken``: the paths of files of the group that do not load, for which the task fails after
+    it has run the others.
 
     Raises InvalidRequestError (``group-schedule``) if the pipelines have different schedules."""
     first = pipelines[0]
@@ -61,7 +64,7 @@ def group_dag(group: str, pipelines: Sequence[Pipeline], schedule: Any, settings
         run = GroupCheckpointOperator(
             task_id=TASK,
             group=group,
-            pipelines=[str(Path(pipeline.path).resolve()) for pipeline in pipelines],
+            pipelines=[*(str(Path(pipeline.path).resolve()) for pipeline in pipelines), *broken],
             conn_id=settings.spark_conn_id,
             outlets=[state_asset(pipeline.name) for pipeline in pipelines],
             execution_timeout=timedelta(seconds=sum(p.checkpoint.timeout_s for p in pipelines)),
@@ -121,6 +124,7 @@ One Spark job takes the checkpoints of {names}.
 
 `checkpoints` begins a checkpoint of each pipeline, runs the job, and then checks, registers and publishes each on its
 own. A pipeline that fails does not stop the others: the task fails at the end and names it, and a retry runs only those
-that failed. Its log and its returned value have a line per pipeline. `abort` aborts what a stopped run leaves pending.
+that failed. It fails, too, for a file of the group that does not load. Its log and its returned value have a line per
+pipeline. `abort` aborts what a stopped run leaves pending.
 Clearing a run is safe: an interval that a state has already is not applied again.
 """

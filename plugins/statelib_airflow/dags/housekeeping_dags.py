@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from airflow.sdk import DAG
 
+from statelib.definition.pipeline import pipeline_files
 from statelib_airflow.dags import cleanup_tasks, forms
 from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
 from statelib_airflow.operators import VerifyOperator
@@ -62,8 +63,8 @@ def verify_dags(
 ) -> dict[str, DAG]:
     """Return the DAG that verifies the checkpoints of all pipelines, under its name. Its form suggests the pipelines of
     ``directory``, which :func:`statelib_airflow.pipeline_dags` takes, too."""
-    files = pipelines_directory(directory, sys._getframe(1).f_code.co_filename).glob("*.y*ml")
-    form = forms.verify_form(sorted(path.stem for path in files if path.suffix in (".yaml", ".yml")))
+    place = pipelines_directory(directory, sys._getframe(1).f_code.co_filename)
+    form = forms.verify_form([path.stem for path in pipeline_files(place)] if place.is_dir() else [])
     dag = _housekeeping_dag(dag_id, schedule, _VERIFY, form, DagSettings(**settings))
     with dag:
         VerifyOperator.partial(

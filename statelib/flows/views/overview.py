@@ -1,13 +1,14 @@
 """Show all pipelines with their pipeline files and their rows in the catalog, also if one of the two is missing."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from statelib.catalog.views.browsing import PipelineSummary
 from statelib.catalog.views.storage_use import StorageSample, Usage
-from statelib.definition.pipeline import Pipeline, load_pipelines
+from statelib.definition.pipeline import Pipeline, load_pipelines, pipeline_files
 from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
@@ -76,9 +77,16 @@ def _files(deployment: Deployment) -> _Files:
 
 
 def _stamp(directory: Path) -> Stamp:
-    """Return a value that changes whenever a pipeline file does, so that files are parsed again only then."""
-    stats = [(path.name, path.stat()) for path in directory.iterdir() if path.suffix in (".yaml", ".yml")]
-    return tuple(sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats))
+    """Return a value that changes whenever a pipeline file does, so that files are parsed again only then. A link to no
+    file, and a file that was just removed, have neither a time nor a size."""
+    stamps = []
+    for path in pipeline_files(directory):
+        with suppress(OSError):
+            stat = path.stat()
+            stamps.append((path.name, stat.st_mtime_ns, stat.st_size))
+            continue
+        stamps.append((path.name, 0, 0))
+    return tuple(stamps)
 
 
 @lru_cache(maxsize=4)

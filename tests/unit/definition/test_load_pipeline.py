@@ -280,3 +280,21 @@ def test_a_checkpoint_has_default_limits_for_time_and_failures(tmp_path: Path) -
     )
     assert pipeline.checkpoint.retain.after_termination is CheckpointRetentionPolicy.RETAIN_ON_FAILURE
     assert Pipeline.model_validate(pipeline.model_dump()) == pipeline
+
+
+def test_files_beside_those_that_an_editor_has_open_are_left_out(tmp_path):
+    small(tmp_path)
+    (tmp_path / ".#small.yaml").symlink_to("somebody@host.17:1")
+    (tmp_path / ".hidden.yaml").write_text("name: [")
+    pipelines, errors = load_pipelines(tmp_path)
+    assert ([pipeline.name for pipeline in pipelines], errors) == (["small"], [])
+
+
+def test_a_file_that_does_not_load_still_names_its_group(tmp_path):
+    texts = {"a": "group: g  # hourly\noops: [\n", "b": "group: 'h'\nnmae: x\n", "c": "x:\n  group: g\n", "d": SMALL}
+    for name, text in texts.items():
+        small(tmp_path, text, f"{name}.yaml")
+    small(tmp_path, SMALL + "group: g\n", "e.yaml")
+    errors = load_pipelines(tmp_path)[1]
+    named = {Path(error.path).stem: error.group for error in errors}
+    assert named == {"a": "g", "b": "h", "c": "", "e": ""}, "e loads, but has the name of d"
