@@ -1,5 +1,6 @@
 """The deployment of a task: the environment describes it, and an Airflow connection may override the environment."""
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from airflow.sdk import BaseHook, get_current_context
 from airflow.sdk.log import mask_secret
 
 from statelib_airflow.failures import failing_fast
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -103,9 +106,13 @@ def _settings_of(connection: "Connection") -> dict[str, str]:
 
 
 def _with_login(url: str, login: str | None, password: str | None) -> str:
-    """Return the URL with the connection's login and password in place of its own."""
+    """Return the URL with the connection's login and password in place of its own. SQLite has neither. The URL of
+    another database may have no host, such as that of a socket."""
     parts = urlsplit(url)
-    if not (login or password) or not parts.hostname:
+    if not (login or password) or not parts.scheme:
+        return url
+    if parts.scheme.startswith("sqlite"):
+        log.warning("login and password of the connection are not used: SQLite has neither")
         return url
     user = quote(login, safe="") if login else quote(parts.username or "", safe="")
     secret = f":{quote(password, safe='')}" if password else ""

@@ -8,9 +8,9 @@ from fastapi.responses import Response
 
 from statelib.errors import NotFoundError
 from statelib.flows.views.report import page_below, report_page
-from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib_airflow.api.rights import Id, reads_dags, reads_pipeline, signed_in
+from statelib_airflow.api.settings import deployment
 from statelib_airflow.api.threads import reading
 
 DIST = Path(__file__).resolve().parent.parent / "page" / "dist"

@@ -9,7 +9,7 @@ from statelib.flows.publication.steps import standings
 from statelib.flows.views import overview
 from statelib.flows.views.anatomy import portrait
 from statelib.flows.views.comparison import compare
-from statelib.flows.wiring import deployment, now_ms
+from statelib.flows.wiring import now_ms
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib_airflow.addresses import URL_PREFIX
 from statelib_airflow.api import responses, shapes
@@ -24,6 +24,7 @@ from statelib_airflow.api.rights import (
     signed_in,
     triggerable,
 )
+from statelib_airflow.api.settings import deployment
 from statelib_airflow.api.threads import reading
 
 Name = Annotated[PipelineName, Depends(reads_pipeline)]
