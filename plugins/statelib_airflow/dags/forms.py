@@ -6,9 +6,9 @@ from airflow.sdk import Param
 
 BUCKET = r"((s3|gs|az)://[a-z0-9._-]{3,222}|abfss://[a-z0-9-]{3,63}@[a-z0-9]{3,24}\.dfs\.core\.windows\.net)"
 PLACE = rf"((file:)?/[^\x00-\x1f]+|{BUCKET}(/[^\x00-\x1f?#]*)?)"
-CHECKPOINT_ID_OR_PATH = rf"^([1-9][0-9]{{0,18}}|{PLACE})$"
+CHECKPOINT_ID_OR_PATH = rf"^([1-9][0-9]{{0,17}}|{PLACE})$"
 ABSOLUTE_PATH = rf"^{PLACE}$"
-CHECKPOINT_ID = r"^[1-9][0-9]{0,18}$"
+CHECKPOINT_ID = r"^[1-9][0-9]{0,17}$"
 MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.]{4,15}(Z|[+-][0-9:]{2,5})?)?$"
 SUBSET = r"^((?!0+(\.0+)?%)([0-9]{1,2}(\.[0-9]{1,6})?|100)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
 """The pattern of the values of ``statelib verify --read-data-subset``."""
