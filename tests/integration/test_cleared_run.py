@@ -1,5 +1,5 @@
 """A run that is repeated after its interval was applied, in a real Airflow: it publishes what is
-not published yet, and sends the event that was not sent yet."""
+not published yet, and sends no event of what another run has applied."""
 
 import json
 import sqlite3
@@ -13,13 +13,12 @@ import pytest
 
 from demo.airflow_process import migrate
 from demo.places import Places, Ports, environment
-from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.publication.steps import standings
 from statelib.flows.wiring import Deployment, deployment
 from tests.integration.shop import SALES, sales
 from tests.support.extent import large
 from tests.support.published import table_rows
-from tests.support.worlds import checkpoint_of, day, publish_here
+from tests.support.worlds import checkpoint_of
 
 pytestmark = pytest.mark.timeout(900)
 REST = """\
@@ -37,19 +36,6 @@ def test_a_run_without_anything_to_apply_publishes(tmp_path: Path) -> None:
     assert [each.behind for each in standings(target, target.pipeline("sales"))] == [0], lines
     assert len(table_rows(places.data / "now", ["shop"])) == 3
     assert events(places) == [], "the run that applied the interval has sent the event"
-
-
-@large("make test clears a run in test_airflow_run")
-@pytest.mark.parametrize("rest", [REST, REST.partition("publish")[0]], ids=["published", "registered"])
-def test_a_run_that_committed_without_sending_its_event_sends_it_when_it_is_cleared(tmp_path: Path, rest: str) -> None:
-    places, target, variables = shop_in_airflow(tmp_path, rest)
-    pipeline = target.pipeline("sales")
-    begun = begin(target, pipeline, day(1), "sales.checkpoint/manual__2013-01-02T00:00:00+00:00/begin/1")
-    publish_here(target, pipeline, begun.checkpoint_id, sales(0))
-    register(target, pipeline, begun.checkpoint_id)
-    lines = day_run_again(places, variables)
-    (event,) = events(places)
-    assert (event["id"], event["start"][:10], event["end"][:10]) == (1, "2013-01-01", "2013-01-02"), lines
 
 
 def shop_in_airflow(root: Path, rest: str) -> tuple[Places, Deployment, dict[str, str]]:

@@ -63,7 +63,7 @@ def check_completeness(pipeline_file: str) -> str:
 
 
 @task(task_id="register")
-def register(pipeline_file: str, report_uri: str) -> dict[str, int | None]:
+def register(pipeline_file: str) -> dict[str, int | None]:
     """Commit the checkpoint. Return its id, bytes, keys and duration, which the asset event has too.
 
     If the tasks before were skipped, nothing is committed. The event is sent again if an earlier try of this
@@ -71,6 +71,7 @@ def register(pipeline_file: str, report_uri: str) -> dict[str, int | None]:
     skipped."""
     context, hook = get_current_context(), hook_of_run()
     if "check_completeness" not in runs.tasks_in_state(context, "skipped"):
+        report_uri = context["ti"].xcom_pull(task_ids="check_completeness")
         return steps.register(hook, pipeline_file, _checkpoint_id(context), report_uri, context)
     name = hook.pipeline(pipeline_file).name
     completed = steps.completed_by_run(hook, name, context)

@@ -274,8 +274,8 @@ def _snapshot_chain(
     with _group(what, f"the {what}: written by Spark, proven complete, registered"):
         snapshot = _spark_job("snapshot", pipeline, settings, "snapshot.py", arguments, longest=longest)
         report: Any = checkpoint_tasks.check_completeness(file)
-        registered = checkpoint_tasks.register.override(outlets=outlets, trigger_rule=rule)(file, report)
-    begun >> snapshot >> report
+        registered: Any = checkpoint_tasks.register.override(outlets=outlets, trigger_rule=rule)(file)
+    begun >> snapshot >> report >> registered
     aborted: Any = checkpoint_tasks.abort(pipeline.name)
     registered >> aborted.as_teardown()
     link_checkpoint(begun, snapshot, report, registered, aborted)
