@@ -1,5 +1,6 @@
 """The parts of a checkpoint: Flink's metadata, and statelib's manifest, which records how it was made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -342,6 +343,11 @@ class CheckpointManifest:
         """Return (name, number of entries) of each state; nothing with open deltas."""
         states = () if self.deltas else zip(self.schema.states, self.statistics, strict=True)
         return tuple((state.name, statistics.total_entries) for state, statistics in states)
+
+    def has_reordered_key(self, key: Sequence[str]) -> bool:
+        """Return whether a column of the stored key has another place in ``key``. A column with another name in the
+        same place was renamed."""
+        return any(name in self.key and self.key[at : at + 1] != (name,) for at, name in enumerate(key))
 
     @property
     def total_keys(self) -> int | None:

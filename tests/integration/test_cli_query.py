@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from statelib.flows.wiring import Deployment
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.tables.state_table import StateTable
 from tests.integration.foreign import FLINK, savepoint
-from tests.integration.shop import open_shop, sales
+from tests.integration.shop import TOURS, open_shop, sales
 from tests.integration.shop_cli import call, refused, said
 from tests.support.extent import TEST_ALL
 from tests.support.worlds import checkpoint_of
@@ -80,8 +81,27 @@ def test_an_earlier_checkpoint_and_a_path_can_be_queried(shop: Deployment) -> No
     expected = of_events("SELECT count(*) FROM events", sales(0))
     assert rows(shop, "sales/1", "SELECT CAST(sum(sold) AS int) FROM total") == expected
     directory = json.loads(said(shop, "inspect", "tours/head", "--json"))["directory"]
-    by_path = rows(shop, directory, "SELECT key_1, key_2, value FROM best ORDER BY ALL")
+    by_path = rows(shop, directory, "SELECT shop, item, value FROM best ORDER BY ALL")
     assert by_path == rows(shop, "tours", "SELECT shop, item, value FROM best ORDER BY ALL") != []
+
+
+@pytest.mark.parametrize(
+    ("key", "columns"),
+    [
+        ("[item, shop]", ["shop", "item"]),
+        ("[shop, amount]", ["shop", "amount"]),
+        ("[shop]", ["shop", "item"]),
+        ("[shop, item, amount]", ["shop", "item"]),
+    ],
+)
+def test_key_columns_have_the_order_of_the_snapshot(shop: Deployment, tmp_path: Path, key: str, columns: list[str]) -> None:
+    (tmp_path / "tours.yaml").write_text(TOURS.replace("[shop, item]", key))
+    changed = replace(shop, pipelines_directory=str(tmp_path))
+    assert [name for name, *_ in rows(changed, "tours", "DESCRIBE best")][:2] == columns
+    first, second = columns
+    sql = "SELECT {}, {}, value FROM best WHERE {} = 'shop-1' ORDER BY ALL"
+    stored = rows(shop, "tours", sql.format("shop", "item", "shop"))
+    assert rows(changed, "tours", sql.format(first, second, first)) == stored != []
 
 
 def test_a_mean_and_a_deviation_are_numbers(shop: Deployment) -> None:

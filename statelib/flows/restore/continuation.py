@@ -82,10 +82,10 @@ class Continuation:
                 raise timers_left(name, entries)
 
     def _check_key_order(self) -> None:
-        """Raise InvalidRequestError (``state-schema-changed``) if a column of the key has another place. A column with
-        another name in the same place was renamed."""
-        stored = self.opened.manifest.key if self.opened.manifest else ()
-        if any(name in stored and stored[at : at + 1] != (name,) for at, name in enumerate(self.key)):
+        """Raise InvalidRequestError (``state-schema-changed``) if a column of the key has another place."""
+        manifest = self.opened.manifest
+        if manifest is not None and manifest.has_reordered_key(self.key):
+            stored = manifest.key
             raise InvalidRequestError(
                 f"{self.opened.directory}: the key: expected the columns {', '.join(self.key)}, the stored state has "
                 f"{', '.join(stored)}: the values of one column would be taken for those of another",

@@ -56,8 +56,9 @@ def query_snapshot(
     """Return the result of a query of one SQL statement. Each state of the selected operator is a table of its name,
     and so is each output of the run.
 
-    ``key``: the names of the key columns, in order; empty if nobody knows them (:func:`_key_names`). ``scratch``: the
-    directory for a temporary database, which holds the states whose names the query contains. No other state is read.
+    ``key``: the names of the key columns as the pipeline file has them now, in order; empty if there is no file
+    (:func:`_names_of_the_snapshot`). ``scratch``: the directory for a temporary database, which holds the states
+    whose names the query contains. No other state is read.
     ``forms``: the outputs of the pipeline, also those for which the run emitted no rows.
 
     Raises InvalidRequestError (``bad-query``) for what DuckDB refuses, NotFoundError (``missing-extra``) without
@@ -65,6 +66,7 @@ def query_snapshot(
     require("query")
     import duckdb  # other commands work without it
 
+    key = _names_of_the_snapshot(opened, key)
     outputs = output_tables(opened, forms or {}, partial(_names, sql))
     tables = {name: state_table(opened, state) for name, state in table_names(opened.schema()).items()}
     with (
@@ -94,6 +96,16 @@ def table_names(schema: KeyedStateSchema) -> dict[str, str]:
         used = {name.lower() for name in names}
         names[next(name for name in candidates if name.lower() not in used)] = state.name
     return names
+
+
+def _names_of_the_snapshot(opened: Checkpoint, key: Sequence[str]) -> Sequence[str]:
+    """Return ``key`` if its columns have the order in which the snapshot stores them, perhaps under other names;
+    otherwise the names that the snapshot records for a key of several columns."""
+    manifest = opened.manifest
+    if manifest is None or not manifest.key:
+        return key
+    fits = len(key) == len(manifest.key) and not manifest.has_reordered_key(key)
+    return key if fits else manifest.key
 
 
 def _key_names(schema: KeyedStateSchema, key: Sequence[str]) -> tuple[str, ...]:
