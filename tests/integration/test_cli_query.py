@@ -94,7 +94,9 @@ def test_an_earlier_checkpoint_and_a_path_can_be_queried(shop: Deployment) -> No
         ("[shop, item, amount]", ["shop", "item"]),
     ],
 )
-def test_key_columns_have_the_order_of_the_snapshot(shop: Deployment, tmp_path: Path, key: str, columns: list[str]) -> None:
+def test_key_columns_have_the_order_of_the_snapshot(
+    shop: Deployment, tmp_path: Path, key: str, columns: list[str]
+) -> None:
     (tmp_path / "tours.yaml").write_text(TOURS.replace("[shop, item]", key))
     changed = replace(shop, pipelines_directory=str(tmp_path))
     assert [name for name, *_ in rows(changed, "tours", "DESCRIBE best")][:2] == columns

@@ -197,7 +197,7 @@ def test_later_commits_have_greater_versions(catalog: Catalog, format_version: s
         table.append(rows([(number, "a")]))
         if number == 3:
             with table.transaction() as change:
-                change.upgrade_table_version(2)  # type: ignore[arg-type]
+                change.upgrade_table_version(2)
     read = IcebergLog("lake.shop.orders")
     (whole,) = {row for batch in read.rows(0, 1) for row in batch["_commit_version"].to_pylist()}
     versions = [

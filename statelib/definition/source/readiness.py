@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from datetime import tzinfo
 
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.parts.durations import milliseconds
@@ -79,12 +80,18 @@ def _source_rule(pipeline: DeclaredPipeline, ready: Ready, data: str, parts: lis
     )
 
 
+def marker_path(marker: str, data: str, part: SourcePart, zone: tzinfo) -> str:
+    """Return the path of a marker for one part of a source: one of its own, or a name in the part's directory.
+    ``data``: the value of ``{data}``; ``zone``: the time zone of the schedule."""
+    path = at_interval(marker, data, part.interval, zone)
+    if is_whole_path(marker) or part.path is None:
+        return path
+    return f"{split_pattern(part.path)[0].rstrip('/')}/{path}"
+
+
 def _part_rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: SourcePart) -> PartRule:
-    marker = next_path = None
-    if ready.marker is not None:
-        marker = at_interval(ready.marker, data, part.interval, pipeline.zone)
-        if not is_whole_path(ready.marker) and part.path is not None:
-            marker = f"{split_pattern(part.path)[0].rstrip('/')}/{marker}"
+    next_path = None
+    marker = None if ready.marker is None else marker_path(ready.marker, data, part, pipeline.zone)
     if ready.next_interval and pipeline.cron_schedule is not None:
         (following,) = first_intervals(pipeline.cron_schedule, part.interval.end_ms, 1)
         next_path = source_part(part.source, part.field, data, following, pipeline.zone).path

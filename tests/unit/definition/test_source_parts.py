@@ -282,10 +282,31 @@ def test_a_table_refuses_rules_about_files(ready: dict[str, object], expected: s
 
 
 def test_a_table_may_wait_for_a_marker_file() -> None:
-    ready = {"marker": "{data}/done/{start:%d}"}
+    ready = {"marker": "{data}/done/{start:%m-%d}"}
     pipeline = new_table_pipeline("@daily", table="lake.orders", where=WHERE, ready=ready)
     (rule,) = ready_rules(pipeline, "/d", hours(0, 24))
     assert rule.parts[0].path is None
-    assert rule.parts[0].marker == "/d/done/01"
-    assert missing(rule, {"/d/done/01": SourceListing(True, 1, 0)}.__getitem__) == []
-    assert missing(rule, {"/d/done/01": SourceListing(False, 0, None)}.__getitem__) == ["/d/done/01 does not exist"]
+    assert rule.parts[0].marker == "/d/done/01-01"
+    assert missing(rule, {"/d/done/01-01": SourceListing(True, 1, 0)}.__getitem__) == []
+    assert missing(rule, {"/d/done/01-01": SourceListing(False, 0, None)}.__getitem__) == [
+        "/d/done/01-01 does not exist"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "marker", "problem"),
+    [
+        ("{data}/{start:%Y-%m-%d}", "{data}/done/orders", "is the same file for all intervals"),
+        ("{data}/{start:%Y-%m-%d}-*.parquet", "_SUCCESS", "is the same file for all intervals"),
+        ("{data}/{start:%Y-%m-%d}", "{data}/done/{start:%d}", "repeats"),
+        ("{data}/{start:%Y-%m-%d}/*.parquet", "_SUCCESS", None),
+        ("{data}/{start:%Y-%m-%d}", "{data}/done/{start:%Y-%m}", None),
+    ],
+)
+def test_a_marker_belongs_to_one_interval_or_to_some_in_sequence(path: str, marker: str, problem: str | None) -> None:
+    if problem is None:
+        new_table_pipeline("@daily", path=path, ready={"marker": marker})
+        return
+    for cron in ("@daily", None) if problem != "repeats" else ("@daily",):
+        with pytest.raises(ValidationError, match=problem):
+            new_table_pipeline(cron, path=path, ready={"marker": marker})

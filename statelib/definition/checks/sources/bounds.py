@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC
 from functools import lru_cache
+from itertools import groupby
 
 from statelib.definition.parts.model import Schedule
 from statelib.definition.parts.source import Source
@@ -12,6 +13,7 @@ from statelib.definition.problems import Problem, Where, dotted
 from statelib.definition.source.comparisons import plain_comparisons
 from statelib.definition.source.intervals import REMEMBERED, changes_of, first_intervals
 from statelib.definition.source.parts import range_text, source_part
+from statelib.definition.source.readiness import marker_path
 from statelib.definition.source.templates import BOUNDS, placeholders
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms, moment_of
@@ -54,6 +56,25 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
         text = f"the intervals {range_text(same[0])} and {range_text(same[1])} have the same {field[-1]}"
         text = f"{text}: the second would apply the events of the first again{_hint(schedule, same[1])}"
         yield Problem((*where, *field), text, NOT_BOUNDED)
+
+
+def check_marker_bounds(source: Source, marker: str, where: Where, schedule: Schedule | None) -> Iterator[Problem]:
+    """Yield a problem if the marker of one interval is that of all others, or of a later one after those between them:
+    it would exist before the events of the later one are complete. One marker may serve several intervals in sequence,
+    such as the hours of a day. ``schedule``: as in :func:`check_bounds`."""
+    zone = schedule.zone if schedule else UTC
+
+    def path_at(interval: DataInterval) -> str:
+        return marker_path(marker, "", source_part(source, "", "", interval, zone), zone)
+
+    if len(set(map(path_at, FAR_APART))) == 1:
+        text = f"{marker!r} is the same file for all intervals: it would exist before the events of later ones"
+        yield Problem(where, f"{text}; write {{start}} or {{end}} in it, as {{data}}/done/{{start:%Y-%m-%d}}")
+        return
+    in_sequence = [path for path, _ in groupby(map(path_at, _probed(schedule)[0] if schedule else ()))]
+    if len(in_sequence) != len(set(in_sequence)):
+        text = f"{marker!r} repeats: it would exist before the events of later intervals"
+        yield Problem(where, f"{text}; write more of {{start}} or {{end}} in it, as {{start:%Y-%m-%d}}")
 
 
 @lru_cache(maxsize=REMEMBERED)

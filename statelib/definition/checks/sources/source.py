@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from statelib.definition.checks.names import name_problems
-from statelib.definition.checks.sources.bounds import FAR_APART, check_bounds
+from statelib.definition.checks.sources.bounds import FAR_APART, check_bounds, check_marker_bounds
 from statelib.definition.checks.states.state import check_type
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import Schedule
@@ -48,11 +48,7 @@ def check_source(source: Source, where: Where, schedule: Schedule | None) -> Ite
         if not text.strip():
             yield Problem((*where, "each", name), "expected an expression in SQL for a list, found none")
     yield from _check_no_templates(source, where)
-    templates = [
-        problem
-        for field, text in source.templates.items()
-        for problem in _check_template(text, (*where, *field), variables=field[0] == "options")
-    ]
+    templates = list(_check_templates(source, where))
     yield from templates
     if not place and not templates:
         yield from check_bounds(source, where, schedule)
@@ -113,6 +109,11 @@ def _check_table(source: Source, where: Where) -> Iterator[Problem]:
         yield Problem((*where, "on_missing"), "only a path may be missing, and this source is a table")
 
 
+def _check_templates(source: Source, where: Where) -> Iterator[Problem]:
+    for field, text in source.templates.items():
+        yield from _check_template(text, (*where, *field), variables=field[0] == "options")
+
+
 def _check_template(text: str, where: Where, *, variables: bool = False) -> Iterator[Problem]:
     """A template of the placeholders ``{data}``, ``{start}`` and ``{end}``. ``variables``: also ``{env[NAME]}``."""
     try:
@@ -135,7 +136,8 @@ def _check_template(text: str, where: Where, *, variables: bool = False) -> Iter
 def _check_no_templates(source: Source, where: Where) -> Iterator[Problem]:
     """Yield a problem per expression with a placeholder, which would be compared as the text that it is."""
     changes = source.changes
-    texts = {("delete_when",): source.delete_when} | {("each", name): text for name, text in source.each.items()}
+    texts: dict[tuple[str, ...], str | None] = {("delete_when",): source.delete_when}
+    texts |= {("each", name): text for name, text in source.each.items()}
     texts |= {("columns", name, "expr"): column.expr for name, column in source.columns.items()}
     if changes is not None:
         texts |= {("changes", name): getattr(changes, name) for name in ("op", "before", "after")}
@@ -197,12 +199,15 @@ def check_column_type(text: str, where: Where) -> Iterator[Problem]:
         yield Problem(where, f"{problem}; found {text}")
 
 
-def check_ready(source: Source, ready: Ready, where: Where, *, scheduled: bool) -> Iterator[Problem]:
-    """Yield the problems of the field ``where``, which is ``ready`` of the source."""
+def check_ready(
+    source: Source, ready: Ready, where: Where, schedule: Schedule | None, *, scheduled: bool
+) -> Iterator[Problem]:
+    """Yield the problems of the field ``where``, which is ``ready`` of the source. ``schedule``: None if there is none
+    by time, or if it has problems. ``scheduled``: whether there is one."""
     if not (ready.marker or ready.min_age or ready.next_interval or ready.asset):
         yield Problem(where, "expected one of marker, min_age, next_interval and asset")
     if ready.marker is not None:
-        yield from _check_marker(source, ready, ready.marker, (*where, "marker"))
+        yield from _check_marker(source, ready, (*where, "marker"), schedule)
     if ready.asset:
         yield from _check_asset(ready.asset, (*where, "asset"))
     if source.path is None or source.incremental:
@@ -215,12 +220,17 @@ def check_ready(source: Source, ready: Ready, where: Where, *, scheduled: bool) 
             yield Problem((*where, name), "expected a duration of more than 0")
 
 
-def _check_marker(source: Source, ready: Ready, marker: str, where: Where) -> Iterator[Problem]:
-    yield from _check_template(marker, where)
+def _check_marker(source: Source, ready: Ready, where: Where, schedule: Schedule | None) -> Iterator[Problem]:
+    marker = ready.marker or ""
+    problems = list(_check_template(marker, where))
+    yield from problems
     others = ready.min_age or ready.next_interval or ready.asset
     if source.on_missing == "empty" and not is_whole_path(marker) and not others:
         text = "a directory that may be missing has no marker either: write also min_age, next_interval or asset"
-        yield Problem(where, f"{text}, or a marker that is a path of its own, as {{data}}/done/x")
+        yield Problem(where, f"{text}, or a marker that is a path of its own, as {{data}}/done/{{start:%Y-%m-%d}}")
+    has_place = source.path is not None or is_whole_path(marker)
+    if has_place and not problems and not any(_check_templates(source, where)):
+        yield from check_marker_bounds(source, marker, where, schedule)
 
 
 def _check_ready_without_path(ready: Ready, where: Where) -> Iterator[Problem]:

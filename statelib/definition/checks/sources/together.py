@@ -27,11 +27,11 @@ def check_sources(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         where = tuple(field.split(".", 1))
         if field != "source":
             yield from _check_name(where[1], where)
-        yield from check_source(source, where, None if faults else pipeline.cron_schedule)
+        schedule = None if faults else pipeline.cron_schedule
+        yield from check_source(source, where, schedule)
         if source.ready is not None:
-            yield from check_ready(
-                source, source.ready, (*where, "ready"), scheduled=pipeline.cron_schedule is not None
-            )
+            scheduled = pipeline.cron_schedule is not None
+            yield from check_ready(source, source.ready, (*where, "ready"), schedule, scheduled=scheduled)
     yield from check_changes(pipeline)
     if len(pipeline.sources) > 1:
         yield from _check_types(pipeline.sources)
