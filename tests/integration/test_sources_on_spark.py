@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -110,6 +111,16 @@ def test_a_missing_day_is_an_error_or_has_no_events(deployment: Deployment, form
     assert run(deployment) == [(5, 0)], "an empty directory"
     assert run(deployment) == [(6, 0)], "none at all"
     assert "is not part of the state's history" in refused(deployment, "run", "orders", *whole)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_day_is_not_empty_where_there_are_no_data_at_all(deployment: Deployment, format_: str) -> None:
+    """A typing error in STATELIB_DATA, or a mount that is missing, would make each day an empty one for ever."""
+    write_pipeline(deployment, "on_missing: empty", format_)
+    mistyped = replace(deployment, data=f"{deployment.data}-x")
+    assert f"the directory of the data does not exist: {deployment.data}-x" in refused(mistyped, "run", "orders")
+    write_day(deployment, 1, format_)
+    assert run(deployment)[-1][1] == 3
 
 
 @pytest.mark.parametrize("format_", FORMATS)

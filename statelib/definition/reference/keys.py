@@ -151,7 +151,7 @@ DESCRIPTIONS = {
     "source.time_zone": "The zone of the source's times without a zone, such as `Europe/Berlin`. With it, a column of "
     "such times can be declared as `instant`, and a column of instants as `datetime`.",
     "source.on_missing": "Whether a path that does not exist, or has no files, is an error or an interval without "
-    "events.",
+    "events. The directory `STATELIB_DATA` must exist in any case.",
     "source.ready": "The conditions for an interval's events to be complete. All given conditions must hold. Without "
     "conditions, events are complete at any time. The DAG waits for them; `statelib run` fails if they do not hold.",
     "source.ready.marker": "This file exists: a name in the interval's directory, such as `_SUCCESS`, or a path of its "

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +12,7 @@ from statelib.definition.parts.source import Source
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart, source_parts
 from statelib.definition.source.readiness import ready_rules
+from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment, source_variables
 from statelib.model.checkpoint import DataInterval
 from statelib.spark import FORMATS, register
@@ -25,6 +27,7 @@ from statelib.spark.events.unread_files import check_all_files_are_read
 from statelib.spark.session.either_kind import default_file_system, hadoop_setting
 from statelib.storage.objects.uris import location_if_object, object_location
 from statelib.storage.source_listing import split_pattern
+from statelib.storage.uris import local_path
 
 _AMAZON = re.compile(r"(?:https://)?s3[.-].*amazonaws\.com")
 """An endpoint of Amazon itself, which is used if none is named."""
@@ -61,8 +64,9 @@ def files_of_interval(
     spark: SparkSession, pipeline: Pipeline, places: SourcePlaces, interval: DataInterval, parallelism: int
 ) -> SourceFiles | None:
     """Return the files of the interval [start, end) in the sources that each subtask can read itself; None if Spark
-    must read every source with :func:`read_interval`. ``parallelism``: the number of subtasks."""
+    must read every source with :func:`read_interval`. ``parallelism``: the number of subtasks. Raises as it."""
     parts = source_parts(pipeline, places.data, interval)
+    _check_data(spark, pipeline, parts, places.data)
     locations: dict[str, list[str]] = {}
     for field, source in pipeline.inputs.items():
         paths = [part.path for part in parts if part.field == field and part.path is not None]
@@ -72,6 +76,18 @@ def files_of_interval(
         else:
             log_left_to_spark(field, reason)
     return source_files(pipeline, locations, parallelism) if locations else None
+
+
+def _check_data(spark: SparkSession, pipeline: Pipeline, parts: Sequence[SourcePart], data: str) -> None:
+    """Raise NotFoundError (``no-source``) if a path may be missing, and not even the directory of the data is there.
+    Each interval would be empty, and would never be read again."""
+    fields = [p.field for p in parts if p.source.on_missing == "empty" and (p.path or "").startswith(data)]
+    if fields and _is_of_this_host(spark, data) and not Path(local_path(data)).exists():
+        raise NotFoundError(
+            f"pipeline {pipeline.name}: {fields[0]}: the directory of the data does not exist: {data}",
+            kind="no-source",
+            hint="correct STATELIB_DATA, or mount the directory; 'on_missing: empty' is for what is missing in it",
+        )
 
 
 def _reason_for_spark(
@@ -149,6 +165,7 @@ def read_interval(
     NotFoundError (``no-source``); RetryableError (``source-unreadable``).
     """
     parts = [part for part in source_parts(pipeline, places.data, interval) if part.field not in without]
+    _check_data(spark, pipeline, parts, places.data)
     if any(part.source.file_format in FORMATS for part in parts):
         register(spark)  # only if needed: Spark starts Python processes for it, which takes some seconds
     frames = [frame for part in parts if (frame := _read(spark, pipeline, part, places, reads)) is not None]
