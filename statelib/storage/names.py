@@ -26,6 +26,9 @@ SHARED_DIRECTORY = "shared"
 CHECKPOINT_PREFIX = "chk-"
 """The beginning of the name of a checkpoint's directory."""
 
+SAVEPOINT_PREFIX = "savepoint-"
+"""The beginning of the name of a savepoint's directory."""
+
 LOCATION_NAME = ".location"
 """The name of the empty object that stands for a snapshot's directory in a bucket, which has no directories."""
 
@@ -75,7 +78,7 @@ def savepoint_directory(pipeline: PipelineName, checkpoint_id: CheckpointId) -> 
     :data:`statelib.model.ids.SAVEPOINTS_DIRECTORY` or in a directory that the user chose.
 
     Raises InvalidRequestError (``bad-id``)."""
-    return f"savepoint-{pipeline}-{_checked_number(checkpoint_id, 'checkpoint id')}"
+    return f"{SAVEPOINT_PREFIX}{pipeline}-{_checked_number(checkpoint_id, 'checkpoint id')}"
 
 
 def file_prefix(attempt: AttemptId, subtask: int) -> str:

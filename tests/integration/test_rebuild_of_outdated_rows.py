@@ -141,7 +141,7 @@ def unpublished(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("spoil", "status"), [(damaged, 1), (unpublished, 0)])
-def test_what_is_not_whole_stays_pending(deployment: Deployment, spoil: Callable[[Path], None], status: int) -> None:
+def test_a_spoilt_snapshot_stays_pending(deployment: Deployment, spoil: Callable[[Path], None], status: int) -> None:
     number = begun(deployment)
     spoil(Path(local_path(deployment.catalog().get(TALLY, number).directory)))
     assert call(deployment, *MERGE).exit_code == status

@@ -12,13 +12,14 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.storage.names import (
     CHECKPOINT_PREFIX,
     METADATA_NAME,
+    SAVEPOINT_PREFIX,
     checkpoint_directory,
     checkpoint_number,
 )
 from statelib.storage.registry import PLACES
 
 _CHECKPOINT = re.compile(rf"([^/]+)/({CHECKPOINT_PREFIX}[0-9]+)/.+")
-_SAVEPOINT = re.compile(rf"{SAVEPOINTS_DIRECTORY}/savepoint-(.+)-([0-9]{{1,16}})/.+")
+_SAVEPOINT = re.compile(rf"{SAVEPOINTS_DIRECTORY}/{SAVEPOINT_PREFIX}(.+)-([0-9]{{1,16}})/.+")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
             highest[name] = max(highest.get(name, 0), checkpoint_number(match[2]) or 0)
         elif match := _SAVEPOINT.fullmatch(path):
             savepoints.setdefault(PipelineName(match[1]), set()).add(int(match[2]))
-    places = [f"{root}/{p}" for p in paths if p.endswith(f"/{METADATA_NAME}") and p.count("/") == 2]
+    places = [f"{root}/{p}" for p in paths if _is_metadata_of_snapshot(p)]
     places.sort(key=lambda place: checkpoint_number(place.split("/")[-2]) is None)
     places += [place for directory in also for place in _metadata_in(deployment, directory)]
     snapshots: dict[tuple[PipelineName, CheckpointId], StoredSnapshot] = {}
@@ -81,6 +82,14 @@ def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
                 reason = f"its manifest has the id of the snapshot in {first.opened.directory}, but it is another one"
             left_out.append(LeftOut(each.opened.directory, reason, damaged=False))
     return OnStorage(tuple(snapshots.values()), tuple(left_out), highest, savepoints)
+
+
+def _is_metadata_of_snapshot(path: str) -> bool:
+    """Return whether a path below the root is that of a ``_metadata`` in a place of snapshots: two directories deep, or
+    in a directory that statelib named for a savepoint, wherever its user wanted it."""
+    directory, _, name = path.rpartition("/")
+    is_savepoint = directory.rpartition("/")[2].startswith(SAVEPOINT_PREFIX)
+    return name == METADATA_NAME and (is_savepoint or path.count("/") == 2)
 
 
 def _paths(deployment: Deployment, root: str) -> Iterator[str]:

@@ -12,6 +12,8 @@ from statelib.model.choices import NATIVE_SAVEPOINT, Strategy
 from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.termination import StopMode
+from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY, checkpoint_number
+from statelib.storage.registry import PLACES
 
 FORMATS = ("canonical", "native")
 """The formats of a savepoint: the same for all backends, or the backend's own."""
@@ -44,12 +46,14 @@ def begin_savepoint(
 
     ``stop``: cancel the pipeline in the same transaction, so that it begins no more checkpoints, as ``flink stop``
     does. The pipeline runs on if the savepoint fails. Raises InvalidRequestError (``bad-format``,
-    ``pipeline-cancelled``), NotFoundError (``no-head``), ConflictError (``catalog-behind-storage``: the savepoint would
-    have an older state than the newest one, and the id of a checkpoint on storage), and as
+    ``pipeline-cancelled``, ``bad-target``), NotFoundError (``no-head``), ConflictError (``catalog-behind-storage``: the
+    savepoint would have an older state than the newest one, and the id of a checkpoint on storage), and as
     :func:`~statelib.flows.restore.continuation.continued_head`.
     """
     if format not in FORMATS:
         raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")
+    if target is not None:
+        _check_target(deployment.root_uri(), target)
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
     check_catalog_complete(deployment, name)
@@ -77,3 +81,19 @@ def begin_savepoint(
     storage = deployment.storage(pipeline)
     record = catalog.begin(request, lambda number: storage.initialize_savepoint_location(number, target).directory)
     return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)
+
+
+def _check_target(root: str, target: str) -> None:
+    """Raise InvalidRequestError (``bad-target``) if a directory for savepoints is one in which a pipeline's checkpoints
+    have their files: cleanup takes the savepoint there for a checkpoint that the catalog does not have."""
+    place = PLACES.kind(target).normalised(target)
+    if not PLACES.is_below(place, (root,)):
+        return
+    parts = place.removeprefix(root).strip("/").split("/")
+    for part in parts[1:2]:
+        if part in (SHARED_DIRECTORY, TASK_OWNED_DIRECTORY) or checkpoint_number(part) is not None:
+            raise InvalidRequestError(
+                f"target {place}: a savepoint cannot lie among the files of the checkpoints of {parts[0]}",
+                kind="bad-target",
+                hint="choose a directory of your own; without a target it is the storage's directory of savepoints",
+            )
