@@ -1,4 +1,4 @@
-"""What a run in Airflow applies, waits for and replays, with a real deployment and without a scheduler."""
+"""The intervals, waits and replays of runs in Airflow, with a real deployment and without a scheduler."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -75,7 +75,7 @@ def test_the_form_of_a_run_names_its_interval(deployment: Deployment) -> None:
     assert interval_of(deployment, dag_id="own", params=other, **bounds) == day(2), "params of a DAG of one's own"
 
 
-def test_a_run_without_an_interval_says_how_it_gets_one(deployment: Deployment) -> None:
+def test_the_error_of_a_run_without_an_interval_names_the_way_to_one(deployment: Deployment) -> None:
     """Triggers and trigger timetables give a run an interval that ends where it begins."""
     from airflow.sdk.exceptions import AirflowFailException
 

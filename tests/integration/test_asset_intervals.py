@@ -100,7 +100,7 @@ def test_no_interval_is_applied_that_the_schedule_does_not_have(deployment: Depl
 
 
 def test_the_hints_of_a_gap_name_the_update_that_closes_it(deployment: Deployment) -> None:
-    """Updates of the days 2 and 4 start a run, and one of day 3 the next run: neither can be applied by itself."""
+    """Updates of the days 2 and 4 start the first run. Day 3 starts the next one. Neither run can be applied alone."""
     checkpoint_of(deployment, "sales", 1, sales(0))
     pipeline = deployment.pipeline("sales")
     with pytest.raises(InvalidRequestError) as first:

@@ -1,4 +1,4 @@
-"""What an Airflow connection makes of the deployment: URLs without a host, and the page in the API server."""
+"""The deployment that an Airflow connection describes: URLs without a host, and the page in the API server."""
 
 import json
 from dataclasses import replace

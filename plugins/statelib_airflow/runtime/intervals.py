@@ -29,15 +29,15 @@ def interval_of_run(hook: StatelibHook, pipeline: "Pipeline", context: "Context"
     Raise AirflowSkipException if all intervals that the updates name are outside of the schedule."""
     if context["dag_run"].dag_id in (pipeline.checkpoint_dag, f"{pipeline.name}.checkpoint"):
         with failing_fast():
-            requested = requested_interval(context, pipeline.zone)
+            requested = _requested_interval(context, pipeline.zone)
         if requested is not None:
             return requested
     if not context["dag_run"].consumed_asset_events:
-        return data_interval(context)
+        return _data_interval(context)
     from statelib.flows.checkpoint.asset_intervals import interval_of_updates
 
     with failing_fast():
-        updates = asset_updates(context, pipeline.zone)
+        updates = _asset_updates(context, pipeline.zone)
         _check_in_schedule(pipeline, updates)
         return interval_of_updates(hook.deployment(), pipeline, updates)
 
@@ -56,7 +56,7 @@ def _check_in_schedule(pipeline: "Pipeline", updates: "Sequence[AssetUpdate]") -
         raise AirflowSkipException("the asset names no interval between schedule.start and schedule.end: nothing to do")
 
 
-def data_interval(context: "Context") -> "DataInterval":
+def _data_interval(context: "Context") -> "DataInterval":
     """Return the run's data interval. Raise AirflowFailException if the run has none, or an empty one, as the trigger
     timetables of Airflow give it."""
     from statelib.model.checkpoint import DataInterval
@@ -82,7 +82,7 @@ def _way_to_an_interval(context: "Context") -> str:
     )
 
 
-def requested_interval(context: "Context", zone: "tzinfo") -> "DataInterval | None":
+def _requested_interval(context: "Context", zone: "tzinfo") -> "DataInterval | None":
     """Return the interval of the run's params ``start`` and ``end``, None if both are empty. Times without an offset
     are in ``zone``. Raises InvalidRequestError (``bad-time``, ``bad-interval``)."""
     from statelib.definition.source.intervals import moment
@@ -103,7 +103,7 @@ def requested_interval(context: "Context", zone: "tzinfo") -> "DataInterval | No
     return bounds
 
 
-def asset_updates(context: "Context", zone: "tzinfo") -> list["AssetUpdate"]:
+def _asset_updates(context: "Context", zone: "tzinfo") -> list["AssetUpdate"]:
     """Return the updates of assets that started the run. Times without an offset are in ``zone``. Raises as
     :func:`~statelib.definition.source.asset_events.interval_of_event`."""
     from statelib.definition.source.asset_events import interval_of_event
