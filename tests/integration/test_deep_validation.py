@@ -72,6 +72,7 @@ def test_another_interval_is_tried_if_it_is_named(deployment: Deployment) -> Non
     result = call(deployment, "pipelines", "validate", "--deep", "--start", "2026-01-02")
     assert result.exit_code == 1
     assert "column amount of" in result.output
+    assert "\n  hint: " in result.stderr
 
 
 def test_the_last_interval_is_tried_if_the_next_one_is_not_over(deployment: Deployment, spark: SparkSession) -> None:

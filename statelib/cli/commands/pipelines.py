@@ -149,6 +149,7 @@ def _named(
             f"no pipeline file has the name {', '.join(missing)}: expected some of "
             f"{', '.join(sorted(pipeline.name for pipeline in pipelines)) or 'none'}",
             kind="no-pipeline",
+            hint="write the name of a pipeline, not a path; --directory names the directory of the pipeline files",
         )
     return chosen, faults if missing else [fault for fault in faults if any(map(fault.may_be, names))]
 
@@ -186,6 +187,8 @@ def _validate_view(
     yield from map(Line, done)
     for fault in faults:
         yield from map(Note, fault.message.splitlines())
+        if fault.hint:
+            yield Note(f"  hint: {fault.hint}")
     for warning in warnings:
         yield from (Note(f"warning: {text}") for text in warning.message.splitlines())
     yield Note(f"{valid} valid, {len(faults)} not")

@@ -38,5 +38,5 @@ def state_effects(
             if continued is not None:
                 effects.append(StateEffects(pipeline.name, continued.resolutions(), continued.non_restored()))
         except StatelibError as error:
-            faults.append(DefinitionError(pipeline.path, f"{pipeline.path}: {error}", error.hint))
+            faults.append(DefinitionError(pipeline.path, f"{pipeline.path}: {error.message}", error.hint))
     return effects, faults
