@@ -16,6 +16,7 @@ from statelib.definition.parts.model import (
     UNKNOWN_KEYS,
     CheckpointSettings,
 )
+from statelib.definition.parts.source import SourceColumn
 from statelib.definition.problems import BAD_PIPELINE, DefinitionError, Problem, dotted
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
 
@@ -23,6 +24,21 @@ MAX_FILE_BYTES = 1 << 20
 _REMEMBERED = 256
 """The number of pipeline files that a process remembers."""
 PROBLEMS = "statelib_problems"
+_EXPECTED = {
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+}
+"""What a value should be, by the type of pydantic's error, whose own text has Python's words."""
 
 
 class Pipeline(DeclaredPipeline):
@@ -82,7 +98,11 @@ def load_pipelines(directory: str | Path, named: str | None = None) -> tuple[lis
     Raises NotFoundError (kind ``no-pipeline-directory``)."""
     directory = Path(directory)
     if not directory.is_dir():
-        raise NotFoundError(f"there is no directory {directory}", kind="no-pipeline-directory")
+        raise NotFoundError(
+            f"there is no directory {directory.absolute()}: expected the directory of the pipeline files",
+            kind="no-pipeline-directory",
+            hint="correct STATELIB_PIPELINES, or --directory if it is given",
+        )
     pipelines: dict[str, Pipeline] = {}
     errors: list[DefinitionError] = []
     for path in pipeline_files(directory):
@@ -135,7 +155,7 @@ def read_file(path: Path) -> str:
             raise InvalidRequestError(f"{path}: larger than {MAX_FILE_BYTES} bytes", kind="bad-pipeline")
         return path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"there is no pipeline file {path}", kind="no-pipeline-file") from error
+        raise NotFoundError(f"there is no file {path}", kind="no-pipeline-file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"{path}: cannot be read: {error}", kind="bad-pipeline") from error
 
@@ -160,10 +180,26 @@ def problems_of(details: ErrorDetails) -> Iterable[Problem]:
     elif details["type"] == "missing":
         yield Problem(where, "is missing")
     elif where:
-        message = details["msg"].removeprefix("Input should be ")
-        yield Problem(where, f"expected {message}, found {details['input']!r:.60}")
+        yield Problem(where, _unfit(details))
     else:
         yield Problem((), "expected a mapping with the keys of a pipeline: name, source, key, states, backend")
+
+
+def _unfit(details: ErrorDetails) -> str:
+    """Return the text about a value of another form than the key has, in the words of YAML."""
+    name, value = str(details["loc"][-1]), details["input"]
+    if value is None and name.endswith(")") and "(" not in name:
+        return (
+            "found no value, because YAML takes a comma for the end: write the type in quotes, as in 'decimal(10, 2)'"
+        )
+    if details.get("ctx", {}).get("class_name") == SourceColumn.__name__:
+        return f"expected a type or a mapping, found {_shown(value)}"
+    expected = _EXPECTED.get(details["type"]) or details["msg"].removeprefix("Input should be ")
+    return f"expected {expected}, found {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else f"{value!r:.60}"
 
 
 def bad_file(

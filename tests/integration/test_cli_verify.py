@@ -217,7 +217,7 @@ def test_good_pipelines_are_listed(shop: Deployment, tmp_path: Path) -> None:
     assert max(map(len, said(shop, "pipelines", "list", columns=60).splitlines())) <= 60
     for command in ("list", "validate"):
         line = refused(None, "pipelines", command, "--directory", tmp_path / "x")
-        assert line == f"statelib: there is no directory {tmp_path}/x"
+        assert line == f"statelib: there is no directory {tmp_path}/x: expected the directory of the pipeline files"
     (tmp_path / "broken.yaml").write_text("name: [")
     result = call(None, "pipelines", "list", "--directory", tmp_path)
     assert result.stderr == "1 more do not load: statelib pipelines validate shows why\n"

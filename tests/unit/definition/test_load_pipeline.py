@@ -152,7 +152,7 @@ def test_loading_imports_neither_arrow_nor_user_code():
 
 
 def test_a_missing_file_or_directory_is_an_error(tmp_path):
-    with pytest.raises(NotFoundError, match=r"no pipeline file .*nothing\.yaml"):
+    with pytest.raises(NotFoundError, match=r"no file .*nothing\.yaml"):
         load_pipeline(tmp_path / "nothing.yaml")
     with pytest.raises(NotFoundError, match="no directory"):
         load_pipelines(tmp_path / "nothing")

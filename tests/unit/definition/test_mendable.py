@@ -17,7 +17,7 @@ backend: heap
 checkpoint: {mendable: 30d}
 """
 CASES = {
-    "no duration": ("mendable: 30d", "mendable: 30", "string"),
+    "no duration": ("mendable: 30d", "mendable: 30", "a text"),
     "a time to live": ("kind: value, ", "kind: value, ttl: 3d, ", "states.total has a time to live"),
     "a list": (
         "kind: value, fields: {n: {agg: count}, sum: {agg: sum, of: amount}}",

@@ -79,7 +79,7 @@ REFUSED = {
     "mode: changes, state: orders, columns: {change: total}": "publish.t.columns: a feed of changes has a column",
     "mode: table, format: delta, state: orders, columns: {commit: total}": "what is merged into a Delta table has",
     "mode: table, state: orders, columns: []": "publish.t.columns: expected one column or more, or no 'columns'",
-    "mode: table, state: orders, columns: [[total]]": "publish.t.columns: expected a valid dictionary",
+    "mode: table, state: orders, columns: [[total]]": "publish.t.columns: expected a mapping",
     "mode: table, state: orders, columns: {customer: total}": "publish.t.columns: a column that identifies the row",
     "mode: table, state: orders, columns: {a: customer, b: customer}": "publish.t.columns: column 'customer'",
     "mode: changes, state: orders, retain: 3": "publish.t.retain: belongs to mode: table in format: parquet",

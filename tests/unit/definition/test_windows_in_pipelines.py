@@ -30,7 +30,7 @@ backend: rocksdb
 CASES = {
     "no window at all": ("tumbling: 1h, ", "", 7, "states.hourly.window: expected 'tumbling' with a size, 'sliding' with size and slide, or 'session' with a gap"),
     "both": ("tumbling: 1h", "tumbling: 1h, sliding: {size: 1h, slide: 1h}", 7, "states.hourly.window: expected 'tumbling' with a size, 'sliding'"),
-    "a gap with a name": ("tumbling: 1h", "session: {gap: 30m}", 7, "states.hourly.window.session: expected a valid string, found {'gap': '30m'}"),
+    "a gap with a name": ("tumbling: 1h", "session: {gap: 30m}", 7, "states.hourly.window.session: expected a text, found {'gap': '30m'}"),
     "a session with a size": ("tumbling: 1h", "session: 30m, tumbling: 1h", 7, "states.hourly.window: expected 'tumbling' with a size, 'sliding'"),
     "no gap": ("tumbling: 1h", "session: 0s", 7, "states.hourly.window.session: expected a gap of more than 0"),
     "sessions of a map": ("sliding: {size: 1d, slide: 1h}", "session: 1h", 8, "states.daily.window.session: session windows merge, which a map state cannot: expected kind value, list, reducing or aggregating"),
@@ -38,7 +38,7 @@ CASES = {
     "name that sessions have": ("  plain:", "  merging-window-set:", 10, "states.merging-window-set: window-timers and names that begin with merging-window-set belong to session windows"),
     "no duration": ("tumbling: 1h", "tumbling: 1 hour", 7, "states.hourly.window.tumbling: expected a duration such as 500ms, 90s, 15m, 1h or 7d, found '1 hour'"),
     "two lives": ("tumbling: 1h, retain: 7d, allowed_lateness: 90s}", "tumbling: 1h, retain: 7d}, ttl: 1d", 7, "states.hourly.ttl: a state with windows lives as long as its windows: use 'retain' in 'window'"),
-    "a number": ("tumbling: 1h", "tumbling: 3600", 7, "states.hourly.window.tumbling: expected a valid string, found 3600"),
+    "a number": ("tumbling: 1h", "tumbling: 3600", 7, "states.hourly.window.tumbling: expected a text, found 3600"),
     "nothing": ("tumbling: 1h", "tumbling: 0h", 7, "states.hourly.window.tumbling: expected a size of more than 0"),
     "gaps": ("{size: 1d, slide: 1h}", "{size: 1h, slide: 1d}", 8, "states.daily.window.sliding.slide: expected a slide of more than 0 and at most the size, 1h"),
     "no slide": ("slide: 1h", "slide: 0s", 8, "states.daily.window.sliding.slide: expected a slide of more than 0"),
