@@ -62,7 +62,17 @@ class NewSavepoint:
         """Create the directory and return its reference.
 
         Raises ConflictError (``location-taken``) if a savepoint was published in it."""
-        return self.storage().initialize_savepoint_location(CheckpointId(self.savepoint_id), self.target)
+        try:
+            return self.storage().initialize_savepoint_location(CheckpointId(self.savepoint_id), self.target)
+        except ConflictError as error:
+            if error.kind != "location-taken":
+                raise
+            place = f"{self.target.rstrip('/')}/savepoint-{self.name}-{self.savepoint_id}"
+            raise ConflictError(
+                f"{place}: there is a savepoint already, expected a new directory",
+                kind="location-taken",
+                hint="choose another --id, --name or --target",
+            ) from error
 
     @contextmanager
     def claimed(self) -> Iterator[StorageReference]:

@@ -200,6 +200,10 @@ def test_a_directory_that_is_taken_is_refused(saved: Checkpoint, tmp_path: Path)
     with pytest.raises(StatelibError) as caught:
         rewrite(saved, NewSavepoint(str(tmp_path), "first"))
     assert caught.value.kind == "location-taken"
+    assert (
+        caught.value.message == f"{tmp_path}/savepoint-first-1: there is a savepoint already, expected a new directory"
+    )
+    assert "--target" in caught.value.hint
 
 
 def test_without_publishing_no_file_is_left(tmp_path: Path) -> None:
