@@ -159,9 +159,15 @@ def _column(rows: pa.Table, name: str, what: str) -> pa.Array:
         column = pc.struct_field(column, step)
     if column is None or not path:
         raise InvalidRequestError(
-            f"{what}: no column {name!r}, there are {', '.join(rows.column_names)}", kind="missing-column"
+            f"{what}: no column {name!r}, there are {', '.join(_paths(rows.schema))}", kind="missing-column"
         )
     return column
+
+
+def _paths(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns, and the paths of the fields of each column that has fields."""
+    structs = (column for column in schema if pa.types.is_struct(column.type))
+    return [*schema.names, *(f"{column.name}.{field.name}" for column in structs for field in column.type)]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -75,6 +75,12 @@ def test_columns_of_the_wrong_type_are_refused_by_name(type_: str, of: object, k
     assert caught.value.kind == kind
 
 
+def test_the_error_of_a_missing_column_names_the_fields_of_columns() -> None:
+    bootstrap = described({"type": "long", "of": "n"}, {"kind": "value", "type": "long", "of": "who.other"})
+    with pytest.raises(InvalidRequestError, match=r"no column 'who\.other', there are .*who\.name"):
+        entries_of(bootstrap, "op", "s", ROWS)
+
+
 def test_the_elements_of_a_list_state_are_a_column_of_lists() -> None:
     bootstrap = described({"type": "long", "of": "n"}, {"kind": "list", "type": "string", "of": "tags"})
     rows = entries_of(bootstrap, "op", "s", ROWS)
