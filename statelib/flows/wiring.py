@@ -230,16 +230,22 @@ def source_variables() -> Mapping[str, str]:
 
 
 def storage_root(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the root of the checkpoint storage, for commands that need no other setting. None if it is not set."""
-    return environ.get("STATELIB_STORAGE") or None
+    """Return the root of the checkpoint storage, for commands that need no other setting. None if it is not set.
+
+    Raises InvalidRequestError (``bad-path``) for a relative path."""
+    root = environ.get("STATELIB_STORAGE") or None
+    if root is not None:
+        _check_absolute("STATELIB_STORAGE", root)
+    return root
 
 
 def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
     """Return the deployment that the environment describes. Raises InvalidRequestError: ``missing-setting``, which
-    names each variable that is not set; ``bad-setting``."""
+    names each variable that is not set; ``bad-path``."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before anything imports Great Expectations
     _check_set(VARIABLES, environ)
-    _check_absolute("STATELIB_DATA", environ)
+    for name in ("STATELIB_STORAGE", "STATELIB_DATA"):
+        _check_absolute(name, environ[name])
     optional = (environ.get(name, "") for name in OPTIONAL)
     return Deployment(*(environ[name] for name in VARIABLES), *optional)
 
@@ -266,14 +272,14 @@ def _check_set(names: Iterable[str], environ: Mapping[str, str]) -> None:
         )
 
 
-def _check_absolute(name: str, environ: Mapping[str, str]) -> None:
-    value = environ[name]
-    if not value.startswith("/") and ":/" not in value:
+def _check_absolute(name: str, place: str) -> None:
+    """Raise InvalidRequestError (``bad-path``) if a directory of the deployment is a relative path, which would be
+    another directory in each working directory."""
+    if not place.startswith("/") and ":" not in place.partition("/")[0]:
         raise InvalidRequestError(
-            f"{name}={value}: expected an absolute path or a URI, found a relative path, which would be a different "
-            "directory in each working directory",
-            kind="bad-setting",
-            hint=f"write {Path(value).absolute()}",
+            f"{name}: expected an absolute path or a URI such as s3://bucket/state, found {place!r}",
+            kind="bad-path",
+            hint=f"write {name}={os.path.abspath(place)}",
         )
 
 

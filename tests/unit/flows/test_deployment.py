@@ -41,7 +41,7 @@ def test_the_data_are_the_same_directory_wherever_a_command_is_called(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidRequestError) as caught:
         wiring.deployment(WHOLE | {"STATELIB_DATA": "data/shop"})
-    assert (caught.value.kind, caught.value.hint) == ("bad-setting", f"write {tmp_path}/data/shop")
+    assert (caught.value.kind, caught.value.hint) == ("bad-path", f"write STATELIB_DATA={tmp_path}/data/shop")
     for absolute in ("/srv/data", "s3://lake/shop", "dbfs:/shop"):
         assert wiring.deployment(WHOLE | {"STATELIB_DATA": absolute}).data == absolute
 
