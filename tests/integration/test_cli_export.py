@@ -1,7 +1,10 @@
 """``statelib export``: what comes out is what is in there, for our own snapshots and for Flink's."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,7 +13,7 @@ import pytest
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.opened import open_checkpoint
 from tests.integration.foreign import FLINK, KEYED, savepoint, write_several_operators
-from tests.integration.shop import open_shop
+from tests.integration.shop import environment, open_shop
 from tests.integration.shop_cli import call, refused, said
 
 SAVEPOINTS = [
@@ -258,3 +261,14 @@ def test_a_rewritten_savepoint_of_a_pipeline_can_be_read(shop: Deployment, tmp_p
     expected = [(line["state"], line["key"]) for line in original if line["state"] != "items"]
     assert sorted((line["state"], line["key"]) for line in lines) == sorted(expected)
     assert "has no statelib manifest" in refused(shop, "restore", "sales", str(rewritten), "--dry-run")
+
+
+def test_a_reader_that_has_enough_is_no_failure(shop: Deployment) -> None:
+    command = [sys.executable, "-m", "statelib", "export", "sales", "--unsorted"]
+    export = subprocess.Popen(
+        command, env=os.environ | environment(shop), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert export.stdout
+    export.stdout.close()
+    assert export.stderr
+    assert (export.stderr.read(), export.wait()) == ("", 0)

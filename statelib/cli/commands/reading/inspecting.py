@@ -1,5 +1,6 @@
 """``statelib inspect`` and ``statelib export``: read snapshots, also those that Flink wrote."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,8 +125,14 @@ def _check_output(form: str, output: Path | None, everything: bool, as_json: boo
 def _write_lines(lines: Iterator[str], output: Path | None) -> None:
     if output is None:
         shown = visible_json if sys.stdout.isatty() else str  # a terminal would obey control characters in values
-        for text in lines:
-            sys.stdout.write(shown(text) + "\n")
+        try:
+            for text in lines:
+                sys.stdout.write(shown(text) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader, such as head, has enough
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is flushed at the end of the process goes there
+            raise typer.Exit from None
         return
     with writing(output):
         target = output.open("x", encoding="utf-8")
