@@ -115,6 +115,7 @@ BAD_IDS = {
     "a b/1": "pipeline name 'a b'",
     "sales/99": "pipeline sales has no checkpoint 99",
     "sails/1": "pipeline sails has no checkpoint 1",
+    "sales@03.03.2026": "sales@03.03.2026: expected a moment such as sales@2026-03-31",
 }
 
 
@@ -227,6 +228,16 @@ def test_single_pipelines_are_validated_by_name(shop: Deployment, tmp_path: Path
     assert (result.exit_code, last) == (1, "1 valid, 1 not")
     assert len(problems) > 1, "each problem of a file is a line"
     assert all("broken.yaml" in problem and "\\n" not in problem for problem in problems)
+
+
+def test_the_error_names_the_setting_of_a_wrong_directory(shop: Deployment, tmp_path: Path) -> None:
+    relative = call(replace(shop, storage_root="state"), "pipelines", "status", "sales")
+    assert (relative.exit_code, relative.stdout) == (2, "")
+    assert "STATELIB_STORAGE: expected an absolute path or a URI such as s3://bucket/state" in relative.stderr
+    assert f"hint: write STATELIB_STORAGE={Path('state').absolute()}" in relative.stderr
+    missing = call(replace(shop, pipelines_directory=str(tmp_path / "none")), "pipelines", "list")
+    assert f"there is no directory {tmp_path}/none: expected the directory of the pipeline files" in missing.stderr
+    assert "hint: correct STATELIB_PIPELINES" in missing.stderr
 
 
 def test_the_error_names_a_catalog_that_cannot_be_opened(shop: Deployment) -> None:

@@ -135,6 +135,7 @@ def test_a_restore_needs_a_confirmation(shop: Deployment) -> None:
         (["sales", "0"], "expected <pipeline>/<id>"),
         (["sales", "9" * 30], "expected <pipeline>/<id>"),
         (["sales", "one"], "pipeline 'one' is neither in the catalog nor in"),
+        (["sales", "2026-03-02"], "2026-03-02: expected a checkpoint of sales, found a time"),
         (["sales", "3"], "checkpoint sales/3 is ABORTED"),
         (["sales", "6"], "checkpoint sales/6 is PENDING"),
         (["sales", "tours/1"], "tours/1 is a checkpoint of pipeline tours, not of sales"),

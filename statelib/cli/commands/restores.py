@@ -1,6 +1,7 @@
 """``statelib restore``: show what a restore would do, then do it."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Annotated
@@ -30,6 +31,7 @@ from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.registry import new_attempt
 
 OWNER = "statelib restore"
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[^/@]*")
 _CLAIM_MODES = {"no-claim": ClaimMode.NO_CLAIM, "claim": ClaimMode.CLAIM}
 
 
@@ -123,6 +125,11 @@ def _source(deployment: Deployment, pipeline: str, text: str) -> str:
     path = "" if alone else path_of(text)
     if path:
         return path
+    if _TIME.fullmatch(text):
+        raise InvalidRequestError(
+            f"{text}: expected a checkpoint of {pipeline}, found a time", kind="bad-checkpoint",
+            hint=f"write {pipeline}@{text} for the state as of then",
+        )  # fmt: skip
     with nullcontext() if alone else explained_as_id(text):
         name, checkpoint_id = named_checkpoint(deployment, f"{pipeline}/{text}" if alone else text)
     if name != pipeline:

@@ -57,6 +57,12 @@ def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, C
     as_of = _AS_OF.fullmatch(text)
     if as_of:
         return _as_of(deployment, as_of[1], as_of[2])
+    if "@" in text and "/" not in text:
+        pipeline, _, time = text.partition("@")
+        raise InvalidRequestError(
+            f"{text}: expected a moment such as {pipeline}@2026-03-31 or {pipeline}@2026-03-31T06:00, found {time!r}",
+            kind="bad-time",
+        )
     name, _, word = text.rpartition("/")
     if text and "/" not in text and not text.isdecimal():
         name, word = text, HEAD
