@@ -27,7 +27,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Keyed state for batch pipelines: run pipelines, inspect and verify their checkpoints, restore them.",
-    epilog="Exit status: 0 success, 1 a problem was found, 2 a wrong call. --json prints one document for machines.\n\n"
+    epilog="Exit status: 0 success; 1 damage, a difference or a fault was found, or a question was not agreed to; 2 "
+    "the command could not be carried out, and the message says why. --json prints one document for machines.\n\n"
     "Examples: statelib pipelines list\n\nstatelib run sales\n\nstatelib checkpoints list -p sales",
 )
 app.command(

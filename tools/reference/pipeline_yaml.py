@@ -7,7 +7,8 @@ INTRODUCTION = """\
 # Pipeline file
 
 One YAML file in `STATELIB_PIPELINES` is one pipeline. `statelib pipelines validate` says, line by line, what is wrong
-with a file; unknown keys are refused, with the one that was probably meant. Durations are `500ms`, `90s`, `15m`, `1h`
+with a file; unknown keys are refused, with the one that was probably meant. Whether the parts fit together is checked
+once each part has its form, so a corrected file may show further problems. Durations are `500ms`, `90s`, `15m`, `1h`
 or `7d`. Where a list of text is expected, a single text may stand without brackets. An editor with a
 YAML language server completes and checks keys, and shows these descriptions: `statelib pipelines schema >
 pipeline.schema.json`, and `# yaml-language-server: $schema=pipeline.schema.json` as the first line of a pipeline file.

@@ -232,7 +232,8 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
             f"{pipeline.name}: data interval {range_text(interval)} begins before the end of the last applied one, "
             f"{range_text(last)}, and is not part of the state's history",
             kind="interval-out-of-order",
-            hint=f"run {pipeline.name}.restore to a checkpoint before it, then replay",
+            hint=f"restore a checkpoint before it, then replay: 'statelib restore {pipeline.name} ID' and "
+            f"'statelib run {pipeline.name}', or the DAG {pipeline.name}.restore",
         )
     if interval.start_ms > last.end_ms and pipeline.on_gap == "fail":
         raise InvalidRequestError(
@@ -248,7 +249,9 @@ def _gap_hint(pipeline: Pipeline, start_ms: int, interval: DataInterval) -> str:
     if pipeline.schedule is not None and pipeline.schedule.asset:
         return update_hint(start_ms, interval.end_ms)
     if pipeline.cron_schedule is not None:
-        return "backfill the missing intervals first"
+        return (
+            f"apply the missing intervals first, with 'statelib run {pipeline.name} --end ...' or a backfill of the DAG"
+        )
     bounds = f"--start {moment_of(start_ms).isoformat()} --end {moment_of(interval.start_ms).isoformat()}"
     return f"apply the missing events first, for example with statelib run {pipeline.name} {bounds}"
 

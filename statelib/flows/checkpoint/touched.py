@@ -30,7 +30,7 @@ def _reason_of_all(pipeline: Pipeline, record: CheckpointRecord) -> str:
     if record.kind is not SnapshotKind.CHECKPOINT or (record.interval is None and record.mends is None):
         return "it is not the checkpoint of an interval"
     if pipeline.backend != Backend.ROCKSDB or record.strategy != Strategy.CHANGELOG:
-        return "single entries can be read only of a change log over RocksDB's files"
+        return "reading single entries needs backend: rocksdb and checkpoint.strategy: changelog"
     if settings.local_recovery:
         return "local_recovery makes copies of the whole state"
     return next((f"all entries are needed for {part}" for part in parts_that_need_all(pipeline)), "")

@@ -67,7 +67,7 @@ AssumeReady = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, and apply none.")]
 OptionalPipeline = Annotated[
-    str | None, typer.Argument(metavar="[PIPELINE]", help="Name of the pipeline.", autocompletion=completion.pipelines)
+    str | None, typer.Argument(metavar="PIPELINE", help="Name of the pipeline.", autocompletion=completion.pipelines)
 ]
 Group = Annotated[
     str | None,
