@@ -111,7 +111,7 @@ def test_a_table_becomes_the_head_and_the_next_run_adds_to_it(deployment: Deploy
         ("totals.parquet", ("--where", "orders > 1000", *MEAN), "has no rows with orders > 1000"),
         ("totals.parquet", ("--without", "totals"), "no state is left to be filled"),
         ("totals.parquet", ("--without", "total"), "there is no state 'total' to leave empty"),
-        ("nowhere.parquet", MEAN, "nowhere.parquet cannot be read: PATH_NOT_FOUND"),
+        ("nowhere.parquet", MEAN, "/nowhere.parquet"),
         ("repeated.parquet", MEAN, "2 rows of the table repeat the key of another row, such as"),
         ("null.parquet", MEAN, "key column customer is null in 2 events"),
         ("uncounted.parquet", MEAN, "totals.orders is null or negative in 1 row, such as that of key b"),

@@ -50,7 +50,7 @@ def completed_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, so
     raise ConflictError(
         f"pipeline {name} has state already, its newest checkpoint is {name}/{head}: expected a pipeline without state",
         kind="has-state",
-        hint="seed a pipeline with a name of its own",
+        hint="only a pipeline without state can be seeded: write a pipeline file with another name",
     )
 
 

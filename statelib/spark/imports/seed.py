@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import InvalidRequestError, NotFoundError, RetryableError
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointRecord
 from statelib.spark.events.absent_columns import Used, check_files, merges_schemas
@@ -27,6 +27,11 @@ from statelib.spark.snapshot.runs.whole_run import Step, seed_pipeline
 from statelib.spark.snapshot.seed import Seed, SeedRows
 
 _NO_SOURCE = "no-source"
+_OTHER_FORMAT = (
+    "the file is read as {0}; for another format add --format, such as '--format csv --option header=true'; write a "
+    "damaged file again"
+)
+"""The hint on a file of a seed that cannot be read. It has a place for the format."""
 _WITHOUT_CONNECTOR = ("delta", "iceberg")
 _NAME_ROWS = ("dbtable", "query")
 """The options of Spark's reader that say which rows of a database are read. Values of others may be secret."""
@@ -134,7 +139,13 @@ def _opened(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> DataFr
         if error.kind != "unknown-format" or table.format not in _WITHOUT_CONNECTOR:
             raise
         return _without_connector(spark, pipeline, table)
+    except RetryableError as error:
+        if error.kind != "source-unreadable":
+            raise
+        raise RetryableError(error.message, kind=error.kind, hint=_OTHER_FORMAT.format(table.format)) from error
     except (AnalysisException, PySparkException) as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise NotFoundError(f"there is no {table.place}", kind=_NO_SOURCE, hint="correct --from") from error
         raise _unreadable(table, str(error.getCondition() or error)) from error
 
 

@@ -105,8 +105,8 @@ class _Entries:
 def duplicates(pipeline: Pipeline, state: str, number: int, examples: list[object]) -> InvalidRequestError:
     """Return the error for a table with several rows per key."""
     return InvalidRequestError(
-        f"{pipeline.name}: state {state!r}: {number_of(number, 'row')} of the table repeat the key of another row, "
-        f"such as {', '.join(map(str, examples))}",
+        f"{pipeline.name}: state {state!r}: {number_of(number, 'row')} of the table "
+        f"{'repeats' if number == 1 else 'repeat'} the key of another row, such as {', '.join(map(str, examples))}",
         kind=DUPLICATE_KEY,
         hint="a table has one row per key; GROUP BY the key in a view, and seed from the view",
     )
