@@ -180,7 +180,7 @@ def test_a_value_that_does_not_fit_the_schema_of_the_files_fails_the_run(deploym
 
 @pytest.mark.parametrize("more", ["customer: string", "customer: {expr: customer, type: string}"])
 def test_a_column_of_the_path_has_the_same_values_on_each_day(deployment: Deployment, more: str) -> None:
-    """Of a day with the directories 01 and 2, Spark would make numbers."""
+    """Spark alone would take the directories 01 and 2 of one day for numbers."""
     columns = f"columns: {{{more}, hour: int, amount: long}}"
     write_pipeline(deployment, f'path: "{{data}}/{{start:%Y-%m-%d}}"\nwhere: "day < \'{{end}}\'"\n{columns}\n')
     for day, customers in (("2026-01-01", ["01", "2"]), ("2026-01-02", ["01", "A7"])):

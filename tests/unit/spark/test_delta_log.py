@@ -48,7 +48,7 @@ def test_a_partition_that_the_package_does_not_find_is_no_damage(tmp_path: Path)
 def test_an_empty_text_is_null_in_a_column_of_partitions_whether_commits_or_the_table_are_read(
     tmp_path: Path, feed: str
 ) -> None:
-    """What a commit deletes has to be the row that a first run has read from the whole table."""
+    """A commit must delete the row that a first run has read from the whole table."""
     rows = pa.table({"n": [1, 2], "shop": ["", "a"]})
     write_deltalake(tmp_path, rows, partition_by=["shop"], configuration={"delta.enableChangeDataFeed": feed})
     write_deltalake(tmp_path, rows, mode="append")
