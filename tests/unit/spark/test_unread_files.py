@@ -1,4 +1,4 @@
-"""Which of the files below a path Spark reads."""
+"""The check finds the files below a path that Spark would leave out."""
 
 import pytest
 
