@@ -9,7 +9,7 @@ import pytest
 from statelib.errors import InvalidRequestError
 from statelib.flows.publication.steps import publish_tables
 from statelib.flows.wiring import Deployment
-from tests.support.published import TABLES, iceberg_environment, published
+from tests.support.published import TABLES, iceberg_environment, published, table_rows
 from tests.support.worlds import checkpoint_of, new_deployment
 
 STATES = """\
@@ -110,6 +110,19 @@ def test_a_checkpoint_with_fields_in_another_order_is_not_published(
     run(deployment, 2, ("a", 1, 10))
     publish(deployment)
     assert published(tmp_path, "parquet", mode) == {"a": {"first": 2, "second": 20}, "b": {"first": 2, "second": 20}}
+
+
+def test_a_checkpoint_with_the_key_in_another_order_is_not_published(deployment: Deployment, tmp_path: Path) -> None:
+    text = STATES.replace("key: [shop]", "key: [amount, pieces]") + table("parquet", "table", ", state: other")
+    change_file(deployment, text)
+    run(deployment, 1, ("a", 1, 10))
+    change_file(deployment, text.replace("key: [amount, pieces]", "key: [pieces, amount]"))
+    with pytest.raises(InvalidRequestError, match=r"the columns of the key are pieces, amount .* has amount, pieces"):
+        publish(deployment)
+    change_file(deployment, text)
+    publish(deployment)
+    (row,) = table_rows(tmp_path / "total", ["amount"]).values()
+    assert (row["amount"], row["pieces"]) == (1, 10)
 
 
 @pytest.mark.parametrize(("format_", "mode"), TABLES)

@@ -164,7 +164,15 @@ class PublishedContent(Content):
 
 
 def check_same_form(pipeline: Pipeline, state: str, opened: Checkpoint) -> None:
-    """Raise InvalidRequestError (``other-state``) unless the checkpoint has the state as the pipeline file has it."""
+    """Raise InvalidRequestError (``other-state``) unless the checkpoint has the state as the pipeline file has it, and
+    the columns of the key in the order of the file."""
+    if opened.manifest is not None and opened.manifest.has_reordered_key(pipeline.key):
+        raise InvalidRequestError(
+            f"the columns of the key are {', '.join(pipeline.key)} in the pipeline file, and {opened.directory} has "
+            f"{', '.join(opened.manifest.key)}: the values of one column would be published as those of another",
+            kind="other-state",
+            hint="give the columns of the key their former order; its types and order are fixed",
+        )
     declared, stored = pipeline.schema().state(state), _stored_state(opened, state)
     if not _has_same_form(stored, declared):
         text = "has no such state" if stored is None else f"has {describe(stored)}"
