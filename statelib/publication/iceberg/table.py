@@ -129,8 +129,8 @@ class IcebergTable:
             else:
                 files = write_changed_files(prepared, content, schema, list(map(_table_file, before.values())))
         new = [file for file in files if file.path not in before and file.rows]
-        kept = {file.path for file in files}
-        gone = [file for path, file in before.items() if path not in kept]
+        remaining = {file.path for file in files}
+        gone = [file for path, file in before.items() if path not in remaining]
         self._stage(transaction, commit, [file.path for file in new], gone, prepared.io)
         return replace(commit, rows=sum(file.rows for file in new))
 
@@ -289,8 +289,8 @@ def _data_files(opened: "Table") -> "Iterator[DataFile]":
 
 def _table_file(file: "DataFile") -> TableFile:
     """Return a file of the table. One that was written by Iceberg's maintenance has no range of key groups."""
-    found = _RANGE.fullmatch(file.file_path.rpartition("/")[2])
-    bounds, fingerprint = ((int(found[1]), int(found[2])), found[3]) if found else (None, "")
+    match = _RANGE.fullmatch(file.file_path.rpartition("/")[2])
+    bounds, fingerprint = ((int(match[1]), int(match[2])), match[3]) if match else (None, "")
     return TableFile(file.file_path, file.record_count, file.file_size_in_bytes, bounds, fingerprint)
 
 
