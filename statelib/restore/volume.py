@@ -25,7 +25,7 @@ def bytes_to_read(
 ) -> int:
     """Return the bytes that a backend (``heap`` or ``rocksdb``) of this range reads to restore from all sources.
 
-    Of a stream only the wanted key groups are read. RocksDB's files and logs are always read as a whole."""
+    Only the wanted key groups of a stream are read. RocksDB's files and logs are always read as a whole."""
     taken_over = None
     if backend == Backend.ROCKSDB:
         base = choose_base(schema, key_group_range, sources)

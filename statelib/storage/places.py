@@ -159,7 +159,7 @@ class PlacedCheckpointStorage:
 @dataclass(frozen=True)
 class PlacedRemover:
     """A :class:`~statelib.storage.ports.removal.CheckpointRemover` that uses, per URI, the kind of storage of the URI.
-    Of the roots of a call, only those of the same kind count. ``root`` is the root of the deployment's storage."""
+    Only those roots of a call count that are of the same kind. ``root`` is the root of the deployment's storage."""
 
     places: Places = field(repr=False)
     root: str

@@ -98,8 +98,8 @@ def _lies_under(entry: SourceEntry, pattern: list[re.Pattern[str]]) -> bool:
 
 
 def _is_hidden(entry: SourceEntry, pattern_length: int) -> bool:
-    """Return whether Spark ignores the entry as hidden. Of the names that match the pattern of the path, only that of a
-    file can hide it."""
+    """Return whether Spark ignores the entry as hidden. A directory whose name matches the pattern of the path does not
+    hide its files."""
     return any(map(is_hidden, entry.below[pattern_length:] or entry.below[-1:]))
 
 

@@ -88,7 +88,7 @@ def _run_link(begun_by: str, path: str) -> RunLink | None:
 
 
 def checkpoint_detail(portrait: Portrait, path: str) -> CheckpointDetail:
-    """Return a checkpoint with its details. Of each check the first sentences are shown."""
+    """Return a checkpoint with its details. The first sentences of each check are shown."""
     anatomy = vars(portrait.anatomy) if portrait.anatomy else dict.fromkeys(field.name for field in fields(Anatomy))
     quality = (replace(result, sentences=result.sentences[:MAX_SENTENCES]) for result in portrait.quality)
     row = vars(checkpoint_row(portrait.entry, path))

@@ -305,7 +305,7 @@ class RocksDBKeyedStateBackend:
         self._schema.state(state)
 
     def _end_loading(self, state: str) -> None:
-        """Let RocksDB have the entries that have been loaded into the state."""
+        """Write the entries that have been loaded into the state to RocksDB."""
         loading = self._loading.pop(state, None)
         if loading is not None:
             self._versions[state] += 1

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
 FINE_MS = 30 * 24 * HOUR_MS
-"""Of samples older than this, only the last one per hour is kept."""
+"""The age after which only the last sample of each hour is kept."""
 MAX_SAMPLES = 2000
 _C, _S = CHECKPOINT.c, STORAGE_SAMPLE.c
 _GONE = (CheckpointState.DELETING, CheckpointState.DELETED)

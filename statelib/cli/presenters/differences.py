@@ -24,7 +24,7 @@ def _shortened(entry: Mapping[str, str]) -> dict[str, str]:
 
 
 def changed_fields(before: str, after: str) -> tuple[str, str]:
-    """Return the texts of two values. Of two rows with the same fields, those that are equal are left out."""
+    """Return the texts of two values. If both are rows with the same fields, equal fields are left out."""
     rows = _fields(before), _fields(after)
     if not all(rows) or rows[0].keys() != rows[1].keys():
         return before, after

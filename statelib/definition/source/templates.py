@@ -165,7 +165,7 @@ def _begin(unit: str, moment: datetime) -> datetime:
 
 
 def _is_begin(unit: str, moment: datetime) -> bool:
-    """Return whether a unit of time begins at a moment. Of a midnight that the clock leaves out, the moment counts."""
+    """Return whether a unit of time begins at a moment. If the clock leaves out a midnight, the moment counts."""
     return epoch_ms(_begin(unit, moment)) == epoch_ms(moment)
 
 

@@ -54,14 +54,12 @@ def retire(
 
     Raises:
         ConflictError: ``catalog-behind-storage`` if the storage has a checkpoint that the catalog does not have, and
-        that
-            belongs to one of the pipelines or needs files of one. ``fenced`` or ``in-use`` if the pipeline changed
-            during each of several tries.
-        InvalidRequestError: ``bad-pipeline`` if two files have the pipeline's name, because nobody knows which of them
-            says what is kept.
+            that belongs to one of the pipelines or needs files of one. ``fenced`` or ``in-use`` if the pipeline
+            changed during each of several tries.
+        InvalidRequestError: ``bad-pipeline`` if two files have the pipeline's name, because it is ambiguous which
+            retention applies.
         CorruptStateError: ``damaged-head`` if checkpoints would be deleted, and ``_metadata`` of the head cannot be
-        read
-            or a file of it is missing or has another size.
+            read, or a file of it is missing or has another size.
     """
     loaded, faults = load_pipelines(deployment.pipelines_directory)
     files, copies = {p.name: p for p in loaded}, {fault.pipeline: fault for fault in faults}

@@ -53,7 +53,7 @@ class OnStorage:
 def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
     """Return all snapshots below the deployment's storage and all savepoints in the directories ``also``.
 
-    Only ``_metadata`` files are read. Of two snapshots with the same id the first is used, checkpoints before
+    Only ``_metadata`` files are read. If two snapshots have the same id, the first is used, checkpoints before
     savepoints."""
     root = deployment.root_uri()
     paths = list(_paths(deployment, root))

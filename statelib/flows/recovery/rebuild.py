@@ -52,8 +52,8 @@ def plan_rebuild(
         leave_out: Snapshots that are not registered.
         take: Snapshots that are registered as COMPLETED even if the gate refuses them, as long as they are whole.
         give_up: Snapshots that are left out, and are registered as ABORTED.
-        merge: Whether pipelines that the catalog has are rebuilt too. Of the existing rows, only those change that the
-            storage shows to be outdated: a PENDING one whose snapshot is published, and a QUARANTINED one that was
+        merge: Whether pipelines that the catalog has are rebuilt too. Only those existing rows change that the storage
+            shows to be outdated: a PENDING one whose snapshot is published, and a QUARANTINED one that was
             released.
         reading: A callback that receives the name of each snapshot that is read whole.
 

@@ -2,7 +2,7 @@
 
 Key groups with equal counts and digests in both manifests are not read. Without two manifests, handles whose files both
 snapshots share are not read. All other key groups are read in windows, so that the memory does not grow with the state.
-Of a checkpoint that was built on the other one, the changes that its run recorded are read instead of the state.
+If a checkpoint was built on the other one, the changes that its run recorded are read instead of the state.
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -60,10 +60,10 @@ def check_compared_bounds(pipeline: Pipeline, part: SourcePart, frame: DataFrame
     compare a bound of the interval as the moment that it is. ``frame``: the rows of the source, for which Spark has
     understood the condition.
 
-    Spark compares texts letter by letter, so that ``2026-01-01T00:00`` is after every ``2026-01-01 hh:mm``. Of times
-    without a zone it compares the clocks, and ignores the offset of the bound; so do databases. A bound that is written
-    without its offset is a time in UTC if it is compared with instants. A date that is compared with an instant is its
-    midnight in UTC."""
+    Spark compares texts letter by letter, so that ``2026-01-01T00:00`` is after every ``2026-01-01 hh:mm``. Times
+    without a zone are compared as clocks, and the offset of the bound is ignored; so do databases. A bound without its
+    offset is a time in UTC if it is compared with instants. A date that is compared with an instant is its midnight in
+    UTC."""
     all_compared = list(_comparisons(part, frame))
     for compared in all_compared:
         problem = _problem(pipeline, part, compared) or _seam_problem(pipeline, part, compared, all_compared)

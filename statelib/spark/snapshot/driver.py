@@ -274,7 +274,8 @@ def _numbers(count: int) -> list[str]:
 
 
 def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
-    """A partition for each subtask, without a row. Spark's optimiser does not know that there is none."""
+    """Return a DataFrame without rows that has a partition for each subtask. Spark cannot see that it is empty, and so
+    does not leave out the partitions."""
     return spark.range(0, parallelism, 1, parallelism).filter("id < 0")
 
 

@@ -39,9 +39,9 @@ def tables_of(
     """Return all tables of a column family with their bounds. Return None if some entries are only in memory, or a
     table cannot be read in columns, or RocksDB is just replacing tables.
 
-    ``families``: the column families of tables of the database by their file names. Only a table tells its own, so
-    those that are opened here are added, and those of another family are not opened again. RocksDB uses no file name
-    twice."""
+    ``families``: the column families of tables of the database by their file names. The family of a table is stored
+    only in the table, so the families of tables that are opened here are added, and tables of another family are not
+    opened again. RocksDB uses no file name twice."""
     with rocksdb_errors(directory, "listing its files"):
         if any(family.property_int_value(kind) for kind in _IN_MEMORY):
             return None

@@ -115,7 +115,8 @@ def _check_templates(source: Source, where: Where) -> Iterator[Problem]:
 
 
 def _check_template(text: str, where: Where, *, variables: bool = False) -> Iterator[Problem]:
-    """A template of the placeholders ``{data}``, ``{start}`` and ``{end}``. ``variables``: also ``{env[NAME]}``."""
+    """Yield the problems of a template of the placeholders ``{data}``, ``{start}`` and ``{end}``. ``variables``:
+    whether ``{env[NAME]}`` is allowed, too."""
     try:
         names = [name for name in placeholders(text) if not (variables and is_variable(name))]
     except ValueError as error:

@@ -1,7 +1,7 @@
 """TIMESTAMP, with and without a local time zone: milliseconds and, of a finer type, nanoseconds of the millisecond.
 
-Up to three digits of a second, the milliseconds lie in the slot. Of a finer type, the slot holds the nanoseconds and
-the offset of the milliseconds.
+If the type has up to three digits of a second, the slot contains the milliseconds. If it is finer, the slot contains
+the nanoseconds and the offset of the milliseconds.
 
 Source: docs/spec/formats.md#sql-types, #binary-rows.
 """

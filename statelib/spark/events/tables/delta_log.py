@@ -1,6 +1,6 @@
 """The commits of a table in the format Delta, read with the package ``deltalake`` (extra ``delta``).
 
-Of a commit, the rows that it inserted, updated and deleted are read: from the change data feed if the table has one,
+The rows that a commit inserted, updated and deleted are read: from the change data feed if the table has one,
 else from the files that the commit added and removed.
 """
 

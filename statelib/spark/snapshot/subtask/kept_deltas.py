@@ -92,8 +92,8 @@ def mended_states(
     interval: DataInterval,
     later: Sequence[DataInterval],
 ) -> Iterator[MendedState]:
-    """Put each state that it would be with these events in place of those that it has of an interval, and yield what
-    has changed. ``later``: the intervals after it, the oldest first, whose deltas the base keeps.
+    """Replace the effect of an interval in each state by that of these events, and yield what has changed. ``later``:
+    the intervals after it, the oldest first, whose deltas the base keeps.
 
     Raises InvalidRequestError (``not-mendable``) if a delta was kept for another definition of its state."""
     deltas = _folded(pipeline, backend, events, progress, operator)
