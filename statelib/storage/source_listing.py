@@ -8,7 +8,8 @@ import contextlib
 import re
 from dataclasses import dataclass
 
-from statelib.errors import InvalidRequestError, UnsupportedError
+from statelib.errors import UnsupportedError
+from statelib.model.path_patterns import name_expression, split_pattern
 from statelib.storage.places import Places
 from statelib.storage.ports.inventory import SourceEntry
 from statelib.storage.ports.kind import StorageKind
@@ -17,11 +18,6 @@ from statelib.storage.uris import is_absolute
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HADOOPS = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of schemes, and the names of the same schemes here."""
-_SPECIAL = re.compile(r"[*?\[\]{}]")
-_WILDCARD = re.compile(r"\\.|\[[^\]]+\]|\{[^{}]*\}|.", re.DOTALL)
-"""One wildcard of a name, or one of its other characters."""
-_OTHER = re.compile(r"[^\w-]")
-"""A character without a meaning between brackets."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +80,6 @@ def visible_source(path: str, places: Places) -> tuple[StorageKind, str]:
     )
 
 
-def split_pattern(path: str) -> tuple[str, tuple[str, ...]]:
-    """Return the path before the first name with a wildcard, and that name with all names after it."""
-    parts = path.split("/")
-    first_pattern = next((i for i, part in enumerate(parts) if _SPECIAL.search(part)), len(parts))
-    return "/".join(parts[:first_pattern]), tuple(part for part in parts[first_pattern:] if part)
-
-
 def _lies_under(entry: SourceEntry, pattern: list[re.Pattern[str]]) -> bool:
     return len(entry.below) >= len(pattern) and all(
         part.fullmatch(name) for part, name in zip(pattern, entry.below, strict=False)
@@ -107,39 +96,3 @@ def is_hidden(name: str) -> bool:
     """Return whether Spark ignores files and directories of this name. It reads those of a partition, ``_day=1``."""
     is_internal = name.startswith("_") and "=" not in name
     return is_internal or name.startswith(".") or name.endswith("._COPYING_")
-
-
-def name_expression(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a name with Hadoop's wildcards: ``*``, ``?``, ``[a-c]``, ``[^a]``, ``[!a]`` and
-    ``{a,b}``. A backslash takes the next character as it is.
-
-    Raises InvalidRequestError (``bad-wildcard``)."""
-    try:
-        return re.compile(_translated(pattern), re.DOTALL)
-    except re.error as error:
-        raise InvalidRequestError(
-            f"source: the wildcards of {pattern!r} are wrong ({error}): expected *, ?, [a-c], [^a] or {{a,b}}",
-            kind="bad-wildcard",
-            hint="write a backslash before a bracket or a brace that is a part of the name",
-        ) from error
-
-
-def _translated(pattern: str) -> str:
-    return _WILDCARD.sub(lambda match: _expression(match[0]), pattern)
-
-
-def _expression(wildcard: str) -> str:
-    """Return the regular expression of one wildcard, or of one character of a name."""
-    first, inner = wildcard[0], wildcard[1:-1]
-    if wildcard in ("*", "?"):
-        return {"*": ".*", "?": "."}[wildcard]
-    if first == "\\" and len(wildcard) == 2:
-        return re.escape(wildcard[1])
-    if first == "[" and inner:
-        negated = "^" if inner[0] in "!^" else ""
-        return f"[{negated}{_OTHER.sub(lambda match: re.escape(match[0]), inner[len(negated) :])}]"
-    if first == "{" and len(wildcard) > 1:
-        return f"(?:{'|'.join(map(_translated, inner.split(',')))})"
-    if first in "[{":
-        raise re.error(f"'{first}' has no end")
-    return re.escape(wildcard)

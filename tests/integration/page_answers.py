@@ -35,6 +35,9 @@ def answers(catalogs: list[str]) -> dict[str, str]:
     texts = {}
     for number, url in enumerate(catalogs):
         os.environ["STATELIB_CATALOG"] = url
+        connection = json.loads(os.environ["AIRFLOW_CONN_STATE"])
+        connection |= {"password": None, "extra": {**connection["extra"], "catalog": url}}  # the URL has its own password
+        os.environ["AIRFLOW_CONN_STATE"] = json.dumps(connection)
         for route in app.routes:
             path = route.path.replace(":path", "").format(**SETTLED)
             answer = client.get(path + MORE.get(path.rpartition("/")[2], ""))

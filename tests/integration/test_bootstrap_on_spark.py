@@ -200,6 +200,15 @@ def test_files_with_other_columns_or_types_are_refused(spark: SparkSession, tabl
     assert not (tables / "out").exists()
 
 
+def test_a_file_that_spark_would_not_read_is_refused(spark: SparkSession, tables: Path) -> None:
+    (tables / "activity" / "more").mkdir()
+    (tables / "activity" / "2.parquet").rename(tables / "activity" / "more" / "2.parquet")
+    with pytest.raises(StatelibError, match=r"1 of 3 files would not be read: more/2\.parquet") as caught:
+        run(spark, tables, described(tables))
+    assert caught.value.kind == "unread-files"
+    assert not (tables / "out").exists()
+
+
 def test_a_directory_that_is_taken_is_refused(spark: SparkSession, tables: Path) -> None:
     run(spark, tables, described(tables))
     with pytest.raises(StatelibError) as caught:
@@ -223,7 +232,7 @@ def test_the_command_line_runs_the_job_and_rewrites_its_savepoint(tables: Path) 
     names = [s.name for s in open_checkpoint(json.loads(again.stdout)["directory"]).schema().states]
     assert names == ["seen", "soon", "windowed", "_timer_state/event_user-timers", "per_dest"]
     taken = statelib("bootstrap", file, "--target", out, "--master", "local[1]")
-    assert (taken.returncode, "was published here already" in taken.stderr) == (2, True)
+    assert (taken.returncode, "there is a savepoint already" in taken.stderr) == (2, True)
     (tables / "people.parquet").write_bytes(b"no Parquet")
     failed = statelib("bootstrap", file, "--target", out, "--id", "2", "--master", "local[1]")
     assert (failed.returncode, "people.parquet" in failed.stderr) == (2, True)

@@ -41,6 +41,9 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) ->
     )
     totals.write_parquet(root / "totals.parquet")
     totals.write_csv(root / "totals.csv")
+    (root / "nested" / "more").mkdir(parents=True)
+    for directory in ("nested", "nested/more"):
+        totals.write_parquet(root / directory / "totals.parquet")
     pl.concat([totals, totals[:2]]).write_parquet(root / "repeated.parquet")
     totals.with_columns(customer=pl.Series(["a", None, None])).write_parquet(root / "null.parquet")
     totals.with_columns(orders=pl.Series([2, None, 0])).write_parquet(root / "uncounted.parquet")
@@ -112,6 +115,7 @@ def test_a_table_becomes_the_head_and_the_next_run_adds_to_it(deployment: Deploy
         ("totals.parquet", ("--without", "totals"), "no state is left to be filled"),
         ("totals.parquet", ("--without", "total"), "there is no state 'total' to leave empty"),
         ("nowhere.parquet", MEAN, "/nowhere.parquet"),
+        ("nested", MEAN, "nested: 1 of 2 files would not be read: more/totals.parquet"),
         ("repeated.parquet", MEAN, "2 rows of the table repeat the key of another row, such as"),
         ("null.parquet", MEAN, "key column customer is null in 2 events"),
         ("uncounted.parquet", MEAN, "totals.orders is null or negative in 1 row, such as that of key b"),

@@ -11,7 +11,7 @@ from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import SourcePart, source_part, source_parts
 from statelib.definition.source.templates import at_interval, is_whole_path
 from statelib.model.checkpoint import DataInterval
-from statelib.storage.source_listing import split_pattern
+from statelib.model.path_patterns import split_pattern
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from statelib.errors import RetryableError
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import moment_of
+from statelib.model.path_patterns import split_pattern
 from statelib.storage.registry import PLACES
-from statelib.storage.source_listing import SourceListing, look_at_source, split_pattern
+from statelib.storage.source_listing import SourceListing, look_at_source
 
 Look = Callable[[str], SourceListing]
 """A function that lists the files under a path."""

@@ -15,6 +15,7 @@ from statelib.definition.source.readiness import ready_rules
 from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment, source_variables
 from statelib.model.checkpoint import DataInterval
+from statelib.model.path_patterns import split_pattern
 from statelib.spark import FORMATS, register
 from statelib.spark.events.absent_columns import check_files_read_by_spark
 from statelib.spark.events.joined_records import check_joined_records
@@ -26,7 +27,6 @@ from statelib.spark.events.tables.incremental import TableReads, read_table
 from statelib.spark.events.unread_files import check_all_files_are_read
 from statelib.spark.session.either_kind import default_file_system, hadoop_setting
 from statelib.storage.objects.uris import location_if_object, object_location
-from statelib.storage.source_listing import split_pattern
 from statelib.storage.uris import local_path
 
 _AMAZON = re.compile(r"(?:https://)?s3[.-].*amazonaws\.com")

@@ -7,9 +7,10 @@ from typing import BinaryIO
 
 from statelib.definition.parts.source import Source
 from statelib.errors import StatelibError
+from statelib.model.path_patterns import name_expression, split_pattern
 from statelib.storage.objects.uris import location_if_object
 from statelib.storage.registry import PLACES
-from statelib.storage.source_listing import is_hidden, name_expression, split_pattern, visible_source
+from statelib.storage.source_listing import is_hidden, visible_source
 
 _PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
 """An absolute local path without wildcards and escapes."""

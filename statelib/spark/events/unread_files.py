@@ -12,9 +12,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from statelib.errors import InvalidRequestError, StatelibError
+from statelib.model.path_patterns import split_pattern
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.storage.registry import PLACES
-from statelib.storage.source_listing import data_files_below, split_pattern
+from statelib.storage.source_listing import data_files_below
 
 _FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 """The formats of which every file below the path has events. The directory of a table may have other files."""
@@ -34,11 +35,13 @@ def check_all_files_are_read(
     file_format: str,
     marker: str = "",
     within_reach: bool = False,
+    option: str = "options: {{{}: {}}}",
 ) -> None:
     """Compare all files below a path with those that Spark reads. ``where``: what the error begins with. ``marker``:
     the path of a file that has no events. Files without content have none either. ``within_reach``: this process can
     list the path; then Spark lists it only if something may be left out. A path that Spark cannot list is not
-    checked, because reading it fails with the reason.
+    checked, because reading it fails with the reason. ``option``: how users write a name and a value of Spark's
+    options, '' if they cannot.
 
     Raises InvalidRequestError (``unread-files``), RetryableError (``source-unreadable``)."""
     given = {name.lower(): value for name, value in options.items()}
@@ -56,7 +59,7 @@ def check_all_files_are_read(
         return
     unread = set(unread_files(path, files, base)) - {_plain(marker)}
     if unread and (unread := unread & _with_content(listed)):
-        raise _left_out(where, path, sorted(unread), files)
+        raise _left_out(where, path, sorted(unread), files, option)
 
 
 def _may_leave_out(path: str, base: str) -> bool:
@@ -98,7 +101,7 @@ def _with_content(listed: DataFrame) -> set[str]:
         return {_plain(row.path) for row in listed.select("path").collect()}
 
 
-def _left_out(where: str, path: str, unread: Sequence[str], files: Collection[str]) -> InvalidRequestError:
+def _left_out(where: str, path: str, unread: Sequence[str], files: Collection[str], option: str) -> InvalidRequestError:
     root, pattern = split_pattern(_plain(path))
     examples = _texts("/".join(_below(root, file)) for file in unread)
     has_partitions = any("=" in name for file in files for name in _below(root, file)[len(pattern) : -1])
@@ -107,16 +110,19 @@ def _left_out(where: str, path: str, unread: Sequence[str], files: Collection[st
         if has_partitions
         else "Spark reads the files in the directory, and not those in its subdirectories"
     )
+    recursive, filtered = (
+        f"'{option.format(name, value)}', or " if option else ""
+        for name, value in (("recursiveFileLookup", "true"), ("pathGlobFilter", '"*.parquet"'))
+    )
     hint = (
         "write them into such a directory"
         if has_partitions
-        else "to read them, write 'options: {recursiveFileLookup: true}', or a pattern as the path, such as .../*"
+        else f"to read them, write {recursive}a pattern as the path, such as .../*"
     )
     return InvalidRequestError(
         f"{where}: {len(unread)} of {len(files)} files would not be read: {examples}; {reason}",
         kind="unread-files",
-        hint=f"{hint}; to leave files out, let their name or directory begin with _, or write "
-        "'options: {pathGlobFilter: \"*.parquet\"}'",
+        hint=f"{hint}; to leave files out, write {filtered}let their name or directory begin with _",
     )
 
 

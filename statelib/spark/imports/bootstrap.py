@@ -38,6 +38,7 @@ from statelib.snapshots.writers.keyed import write_subtask
 from statelib.snapshots.writers.operator import write_operator_states
 from statelib.spark.events.absent_columns import Used, check_files
 from statelib.spark.events.source import SourcePlaces, endpoint_of_sources, is_within_reach
+from statelib.spark.events.unread_files import check_all_files_are_read
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.snapshot.subtask.worker import task_attempt
 from statelib.storage.local.scratch import scratch_directory
@@ -95,9 +96,9 @@ def run_bootstrap(
 ) -> BootstrapResult:
     """Write the savepoint that ``bootstrap`` describes to ``place``. ``open_snapshot``: opens the snapshot of a URI.
 
-    Raises InvalidRequestError (``duplicate-key``; ``missing-column``, ``column-type`` for Parquet files that differ),
-    NotFoundError (``no-source``), ConflictError (``location-taken``), and the errors of reading and encoding rows.
-    After an error, everything that was written is removed."""
+    Raises InvalidRequestError (``duplicate-key``, ``unread-files``; ``missing-column``, ``column-type`` for files that
+    differ), NotFoundError (``no-source``), ConflictError (``location-taken``), and the errors of reading and encoding
+    rows. After an error, everything that was written is removed."""
     _check_files(spark, bootstrap, SourcePlaces("", place.target, endpoint_of_sources()))
     with place.claimed() as reference:
         job = Job(bootstrap, place, reference, new_attempt())
@@ -105,7 +106,8 @@ def run_bootstrap(
 
 
 def _check_files(spark: SparkSession, bootstrap: Bootstrap, places: SourcePlaces) -> None:
-    """Compare the Parquet files of each path. Raises InvalidRequestError (``missing-column``, ``column-type``)."""
+    """Check that all files of each path are read, and compare them. Raises InvalidRequestError (``unread-files``,
+    ``missing-column``, ``column-type``)."""
     read: dict[str, list[str]] = {}
     for operator in bootstrap.operators.values():
         key = [] if operator.key is None else [operator.key.model_dump()]
@@ -116,7 +118,9 @@ def _check_files(spark: SparkSession, bootstrap: Bootstrap, places: SourcePlaces
                 parts = [described.model_dump(exclude={"rows"}), *(key if name in operator.states else [])]
                 read.setdefault(path, []).extend(_texts(parts))
     for path, texts in read.items():
-        if is_within_reach(spark, path, places):
+        within_reach = is_within_reach(spark, path, places)
+        check_all_files_are_read(spark, path, path, {}, file_format="parquet", within_reach=within_reach, option="")
+        if within_reach:
             check_files(_parquet(spark, path), "parquet", Used(texts), path)
 
 

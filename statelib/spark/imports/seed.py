@@ -19,6 +19,7 @@ from statelib.spark.events.source_columns import check_strict, checked_expressio
 from statelib.spark.events.source_open import strict_options
 from statelib.spark.events.source_types import quoted
 from statelib.spark.events.tables.incremental import TablePlace, whole_table
+from statelib.spark.events.unread_files import check_all_files_are_read
 from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
 from statelib.spark.session.either_kind import analysed
@@ -65,9 +66,14 @@ def mapped_table(spark: SparkSession, deployment: Deployment, pipeline: Pipeline
     """Return the rows of a table with the columns of the pipeline's key and states.
 
     Raises NotFoundError (``no-source``), RetryableError (``source-unreadable``), InvalidRequestError
-    (``bad-expression``, ``no-rows``; ``missing-column`` and ``column-type`` for Parquet files that differ), and as
-    :func:`~statelib.spark.imports.seed_columns.map_table`."""
+    (``bad-expression``, ``no-rows``, ``unread-files``; ``missing-column`` and ``column-type`` for files that differ),
+    and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
     check_strict(spark, pipeline, "--map")
+    within_reach = is_within_reach(spark, table.place, SourcePlaces.of(deployment))
+    check_all_files_are_read(
+        spark, f"pipeline {pipeline.name}: {table.place}", table.place, table.options,
+        file_format=table.format, within_reach=within_reach, option="--option {}={}",
+    )  # fmt: skip
     frame = _opened(spark, pipeline, table)
     if table.format.lower() == "json":
         check_joined_records(spark, pipeline.name, table.place, table.options)
@@ -82,7 +88,7 @@ def mapped_table(spark: SparkSession, deployment: Deployment, pipeline: Pipeline
             hint="correct --from or --where; a pipeline that begins without state needs no seed, only schedule.start",
         )
     rows = map_table(frame, pipeline, table.mapping, table.without)
-    if is_within_reach(spark, table.place, SourcePlaces.of(deployment)):
+    if within_reach:
         used = Used([*rows.expressions.values(), table.where], merges_schemas(table.options))
         check_files(frame, table.format, used, table.place)
     return rows
