@@ -103,7 +103,9 @@ def check_files(frame: DataFrame, file_format: str, use: Used, place: str, *, fe
         with ThreadPoolExecutor(AT_ONCE) as pool:
             read = dict(zip(paths, pool.map(partial(fields_of, compared), paths), strict=True))
     except (OSError, pa.ArrowException, StatelibError) as error:
-        log.warning("the columns of the files of %s are not compared: %s", place, error)
+        # Spark's error names a damaged file; other files may be read by Spark alone, and no error would follow.
+        level = logging.INFO if isinstance(error, pa.ArrowInvalid) else logging.WARNING
+        log.log(level, "the columns of the files of %s are not compared: %s", place, error)
         return
     files = {path: fields for path, fields in read.items() if fields is not None}
     used = _used(use, {lower(field) for fields in files.values() for field in fields})
