@@ -36,7 +36,8 @@ def answers(catalogs: list[str]) -> dict[str, str]:
     for number, url in enumerate(catalogs):
         os.environ["STATELIB_CATALOG"] = url
         connection = json.loads(os.environ["AIRFLOW_CONN_STATE"])
-        connection |= {"password": None, "extra": {**connection["extra"], "catalog": url}}  # the URL has its own password
+        # the URL has its own password, which that of the connection would replace
+        connection |= {"password": None, "extra": {**connection["extra"], "catalog": url}}
         os.environ["AIRFLOW_CONN_STATE"] = json.dumps(connection)
         for route in app.routes:
             path = route.path.replace(":path", "").format(**SETTLED)
