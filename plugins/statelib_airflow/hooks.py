@@ -11,13 +11,13 @@ from airflow.sdk.log import mask_secret
 
 from statelib_airflow.failures import failing_fast
 
-log = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from statelib.definition.pipeline import Pipeline
     from statelib.flows.wiring import Deployment
+
+log = logging.getLogger(__name__)
 
 EXTRA = {
     name: f"STATELIB_{name.upper()}" for name in ("catalog", "storage", "pipelines", "data", "docs", "work", "local")

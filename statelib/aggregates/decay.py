@@ -49,8 +49,8 @@ class Decay:
         return self._accumulators(total, last, before.type.field(1).type, ~(valid | valid_2))
 
     def _faded(self, values: Doubles, last: Nanos, times: Nanos) -> Doubles:
-        """Return the values of ``times`` as they are at the times ``last``. An infinite value does not fade, also after
-        so many half-lives that its weight is rounded to 0."""
+        """Return each value after its decay from its own time in ``times`` to the time in ``last``: half of it is left
+        per half-life. An infinite value stays infinite, also if its weight is rounded to 0."""
         # The difference of two times may exceed a long, but not a double.
         weights = np.exp2((times.astype(np.float64) - last) / self.half_life_ns)
         return np.asarray(np.multiply(values, weights, out=values.copy(), where=~np.isinf(values)), np.float64)

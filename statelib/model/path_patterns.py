@@ -4,11 +4,18 @@ import re
 
 from statelib.errors import InvalidRequestError
 
+_PLACE = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+"""The scheme and the host of a URI."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")
 _WILDCARD = re.compile(r"\\.|\[[^\]]+\]|\{[^{}]*\}|.", re.DOTALL)
 """One wildcard of a name, or one of its other characters."""
 _OTHER = re.compile(r"[^\w-]")
 """A character without a meaning between brackets."""
+
+
+def without_host(location: str) -> str:
+    """Return a path or URI without its scheme and host."""
+    return _PLACE.sub("", location, count=1)
 
 
 def split_pattern(path: str) -> tuple[str, tuple[str, ...]]:

@@ -38,29 +38,32 @@ def look_at_source(path: str, places: Places) -> SourceListing:
     """Return the listing of a source's path at this moment.
 
     Raises UnsupportedError (``source-not-visible``), and the errors of the storage while it is in trouble."""
-    kind, path = visible_source(path, places)
-    root, pattern = split_pattern(path)
-    expressions = [name_expression(part) for part in pattern]
-    matching = [entry for entry in kind.source_entries(root) if _lies_under(entry, expressions)]
+    _, matching, pattern_length = _matching(path, places)
     times = [entry.modified_at_ms for entry in matching if entry.modified_at_ms is not None]
-    data = [entry for entry in matching if entry.modified_at_ms is not None and not _is_hidden(entry, len(expressions))]
-    return SourceListing(bool(matching), len(data), max(times, default=None))
+    files = sum(_is_data_file(entry, pattern_length) for entry in matching)
+    return SourceListing(bool(matching), files, max(times, default=None))
 
 
 def data_files_below(path: str, places: Places) -> list[str]:
     """Return the files below a source's path that Spark reads as data, wherever below it they are.
 
     Raises as :func:`look_at_source`."""
+    root, matching, pattern_length = _matching(path, places)
+    return ["/".join((root.rstrip("/"), *entry.below)) for entry in matching if _is_data_file(entry, pattern_length)]
+
+
+def _matching(path: str, places: Places) -> tuple[str, list[SourceEntry], int]:
+    """Return the part of a path before its pattern, the entries below it that match the pattern, and the number of
+    names in the pattern."""
     kind, path = visible_source(path, places)
     root, pattern = split_pattern(path)
     expressions = [name_expression(part) for part in pattern]
-    return [
-        "/".join((root.rstrip("/"), *entry.below))
-        for entry in kind.source_entries(root)
-        if entry.modified_at_ms is not None
-        and _lies_under(entry, expressions)
-        and not _is_hidden(entry, len(expressions))
-    ]
+    return root, [entry for entry in kind.source_entries(root) if _lies_under(entry, expressions)], len(expressions)
+
+
+def _is_data_file(entry: SourceEntry, pattern_length: int) -> bool:
+    """Return whether an entry is a file that Spark reads as data. A directory has no modification time."""
+    return entry.modified_at_ms is not None and not _is_hidden(entry, pattern_length)
 
 
 def visible_source(path: str, places: Places) -> tuple[StorageKind, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseSensorOperator, get_current_context, task
 
-from statelib_airflow.hooks import hook_of_run
+from statelib_airflow.hooks import StatelibHook, hook_of_run
 from statelib_airflow.runtime import runs, steps
 
 if TYPE_CHECKING:
@@ -73,11 +73,7 @@ def register(pipeline_file: str) -> dict[str, int | None]:
     if "check_completeness" not in runs.tasks_in_state(context, "skipped"):
         report_uri = context["ti"].xcom_pull(task_ids="check_completeness")
         return steps.register(hook, pipeline_file, _checkpoint_id(context), report_uri, context)
-    name = hook.pipeline(pipeline_file).name
-    completed = steps.completed_by_run(hook, name, context)
-    if completed is None:
-        raise AirflowSkipException("this run has nothing to register")
-    return steps.announce_again(hook, name, completed, context)
+    return _announce_completed(hook, pipeline_file, context, "this run has nothing to register")
 
 
 @task(task_id="publish")
@@ -89,11 +85,8 @@ def publish(pipeline_file: str) -> None:
     If another run has committed the interval of this one, no event is sent: the task is skipped after publishing."""
     context, hook = get_current_context(), hook_of_run()
     steps.publish(hook, pipeline_file)
-    name = hook.pipeline(pipeline_file).name
-    completed = steps.completed_by_run(hook, name, context)
-    if completed is None:
-        raise AirflowSkipException("this run has registered no checkpoint: what was left to publish is published")
-    steps.announce_again(hook, name, completed, context)
+    skipped = "this run has registered no checkpoint: what was left to publish is published"
+    _announce_completed(hook, pipeline_file, context, skipped)
 
 
 @task(task_id="abort", retries=2)
@@ -109,6 +102,18 @@ def abort(pipeline: str) -> str:
     if record.state is CheckpointState.COMPLETED:
         raise AirflowSkipException(f"checkpoint {checkpoint_id} is complete: nothing to abort")
     return f"checkpoint {checkpoint_id} is {record.state}: {why(record)}"
+
+
+def _announce_completed(
+    hook: StatelibHook, pipeline_file: str, context: "Context", reason: str
+) -> dict[str, int | None]:
+    """Send the asset event of the checkpoint that this run has committed, now or in an earlier try. Raise
+    AirflowSkipException with the reason if it has committed none."""
+    name = hook.pipeline(pipeline_file).name
+    completed = steps.completed_by_run(hook, name, context)
+    if completed is None:
+        raise AirflowSkipException(reason)
+    return steps.announce_again(hook, name, completed, context)
 
 
 def _pulled_id(context: "Context") -> Any:

@@ -6,6 +6,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from statelib.definition.parts.model import SHORT_FORM, Duration, Part, Switch
 
+DATA_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+"""The formats of which every file below a path has events. The directory of a table has other files, too."""
+
 
 class Ready(Part):
     """The conditions for the events of an interval to be complete. All given conditions must hold. ``marker``: a file

@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 DAY = "\0"
 """The mark before a column whose date is compared."""
-BOUND = r"['\"][^'\"{}]*\{(?:start|end)(?::[^{}]*)?\}[^'\"{}]*['\"]"
+OPERATORS = "<=>|<=|>=|<>|!=|=|<|>"
+"""The operators of comparisons."""
+TEMPLATE = r"[^'\"{}]*\{(?:start|end)(?::[^{}]*)?\}[^'\"{}]*"
+"""The template of a bound."""
+BOUND = rf"['\"]{TEMPLATE}['\"]"
 """A text that consists of a bound."""
 _NAME = r"[\w.`]+"
 _TIME = r"date|timestamp\w*"
@@ -23,7 +27,7 @@ _PLAINER: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"(?<![\w.`])({_NAME})\s*::\s*date\b", rf"{DAY}\1"),
     (rf"\bdate_format\s*\(\s*({_NAME})\s*,\s*['\"][yMd/-]+['\"]\s*\)", rf"{DAY}\1"),
     (
-        rf"((?:\b(?:{_TIME})\s*)?{BOUND})\s*(<=>|<=|>=|<>|!=|=|<|>)\s*({DAY}?{_NAME})(?!\s*\()",
+        rf"((?:\b(?:{_TIME})\s*)?{BOUND})\s*({OPERATORS})\s*({DAY}?{_NAME})(?!\s*\()",
         lambda match: f"{match[3]} {_MIRRORED.get(match[2], match[2])} {match[1]}",
     ),
 )

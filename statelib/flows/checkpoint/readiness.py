@@ -43,10 +43,12 @@ def check_ready(
     clauses: list[str] = []
     for rule in ready_rules(pipeline, deployment.data, interval):
         clauses += missing(rule)
-        if rule.asset is not None and was_updated is None:
+        if rule.asset is None:
+            continue
+        if was_updated is None:
             text = f"only Airflow can check whether asset {rule.asset} was updated after the interval"
             clauses.append(named(rule, text))
-        elif rule.asset is not None and was_updated is not None and not was_updated(rule.asset, rule.end_ms):
+        elif not was_updated(rule.asset, rule.end_ms):
             clauses.append(named(rule, not_updated(rule.asset, rule.end_ms)))
     if clauses:
         raise RetryableError(

@@ -70,7 +70,7 @@ def begin(
         raise InvalidRequestError(
             f"data interval {range_text(interval)}: expected start before end", kind="bad-interval"
         )
-    ready = _nothing if assume_ready else partial(check_ready, deployment, pipeline, interval, was_updated)
+    ready = None if assume_ready else partial(check_ready, deployment, pipeline, interval, was_updated)
     for _ in range(_TRIES - 1):
         try:
             return _begin(deployment, pipeline, interval, owner, ready)
@@ -80,12 +80,12 @@ def begin(
     return _begin(deployment, pipeline, interval, owner, ready)
 
 
-def _nothing() -> None:
-    """Do nothing, in place of a check."""
-
-
 def _begin(
-    deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str, check_events: Callable[[], None]
+    deployment: Deployment,
+    pipeline: Pipeline,
+    interval: DataInterval,
+    owner: str,
+    check_events: Callable[[], None] | None,
 ) -> Begun:
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
@@ -97,7 +97,8 @@ def _begin(
     source_parts(pipeline, deployment.data, interval)
     continued = continued_head(deployment, pipeline, head)
     _check_order(pipeline, interval, continued.opened.position() if continued else None)
-    check_events()
+    if check_events is not None:
+        check_events()
     key = interval_key(interval, head.generation)
     record = allocate_checkpoint(deployment, pipeline, head, owner, key=key, interval=interval)
     return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)

@@ -89,11 +89,11 @@ def _check_target(root: str, target: str) -> None:
     place = PLACES.kind(target).normalised(target)
     if not PLACES.is_below(place, (root,)):
         return
-    parts = place.removeprefix(root).strip("/").split("/")
-    for part in parts[1:2]:
-        if part in (SHARED_DIRECTORY, TASK_OWNED_DIRECTORY) or checkpoint_number(part) is not None:
-            raise InvalidRequestError(
-                f"target {place}: a savepoint cannot lie among the files of the checkpoints of {parts[0]}",
-                kind="bad-target",
-                hint="choose a directory of your own; without a target it is the storage's directory of savepoints",
-            )
+    pipeline, _, below = place.removeprefix(root).strip("/").partition("/")
+    directory = below.partition("/")[0]
+    if directory in (SHARED_DIRECTORY, TASK_OWNED_DIRECTORY) or checkpoint_number(directory) is not None:
+        raise InvalidRequestError(
+            f"target {place}: a savepoint cannot lie among the files of the checkpoints of {pipeline}",
+            kind="bad-target",
+            hint="choose a directory of your own; without a target it is the storage's directory of savepoints",
+        )

@@ -1,7 +1,6 @@
 """Show all pipelines with their pipeline files and their rows in the catalog, also if one of the two is missing."""
 
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -77,16 +76,18 @@ def _files(deployment: Deployment) -> _Files:
 
 
 def _stamp(directory: Path) -> Stamp:
-    """Return a value that changes whenever a pipeline file does, so that files are parsed again only then. A link to no
-    file, and a file that was just removed, have neither a time nor a size."""
-    stamps = []
-    for path in pipeline_files(directory):
-        with suppress(OSError):
-            stat = path.stat()
-            stamps.append((path.name, stat.st_mtime_ns, stat.st_size))
-            continue
-        stamps.append((path.name, 0, 0))
-    return tuple(stamps)
+    """Return a value that changes whenever a pipeline file does, so that files are parsed again only then."""
+    return tuple((path.name, *_time_and_size(path)) for path in pipeline_files(directory))
+
+
+def _time_and_size(path: Path) -> tuple[int, int]:
+    """Return the modification time in ns since the epoch, and the size in bytes. A link to no file, and a file that was
+    just removed, have neither: both are 0."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_mtime_ns, stat.st_size
 
 
 @lru_cache(maxsize=4)

@@ -34,6 +34,7 @@ from statelib.snapshots.writers.keyed import chunk_of, write_subtask
 from statelib.snapshots.writers.operator import write_operator_states
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import DEFAULT_INLINE_THRESHOLD_BYTES
+from statelib.storage.names import savepoint_directory
 from statelib.storage.ports.kind import CheckpointStorage, StorageSettings
 from statelib.storage.ports.views import CheckpointStreamFactory, StorageReference
 from statelib.storage.registry import PLACES, new_attempt
@@ -67,9 +68,9 @@ class NewSavepoint:
         except ConflictError as error:
             if error.kind != "location-taken":
                 raise
-            place = f"{self.target.rstrip('/')}/savepoint-{self.name}-{self.savepoint_id}"
+            name = savepoint_directory(pipeline_name(self.name), CheckpointId(self.savepoint_id))
             raise ConflictError(
-                f"{place}: there is a savepoint already, expected a new directory",
+                f"{self.target.rstrip('/')}/{name}: there is a savepoint already, expected a new directory",
                 kind="location-taken",
                 hint="choose another --id, --name or --target",
             ) from error

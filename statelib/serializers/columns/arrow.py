@@ -220,8 +220,8 @@ def struct_column(columns: Sequence[pa.Array], arrow_type: pa.DataType, rows: in
 
 def one_nan(values: pa.Array) -> pa.Array:
     """Return the values with every NaN replaced by the one that Java writes. So all NaN are one key, as they are for
-    ``Double.equals`` and in Flink's bytes; 0.0 and -0.0 stay two keys. Of nested types, structs
-    are searched."""
+    ``Double.equals`` and in Flink's bytes; 0.0 and -0.0 stay two keys. Structs are searched
+    for NaN; lists and maps are not."""
     type_ = values.type
     if pat.is_float32(type_) or pat.is_float64(type_):
         nan = pc.is_nan(values)

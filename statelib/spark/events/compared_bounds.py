@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from statelib.definition.parts.zones import clock_offset, in_zone, zone_of
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.source.comparisons import DAY, plain_comparisons
+from statelib.definition.source.comparisons import DAY, OPERATORS, TEMPLATE, plain_comparisons
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import SourcePart
 from statelib.definition.source.templates import at_interval
@@ -22,8 +22,7 @@ from statelib.spark.events.source_types import INSTANT, LOCAL
 from statelib.spark.session.either_kind import analysed
 
 _HALF_A_YEAR_MS = 182 * 86_400_000
-_TEXT = r"['\"]([^'\"{}]*\{(?:start|end)(?::[^{}]*)?\}[^'\"{}]*)['\"]"
-_BOUND = r"\s*(?:<=>|<=|>=|<>|!=|=|<|>|\bbetween\b)\s*(?:(date|timestamp\w*)\s*)?" + _TEXT
+_BOUND = rf"\s*(?:{OPERATORS}|\bbetween\b)\s*(?:(date|timestamp\w*)\s*)?['\"]({TEMPLATE})['\"]"
 """The rest of a comparison with a text that consists of a bound."""
 _COMPARED = re.compile(rf"(?<![\w.`])({DAY}?)([\w.`]+)" + _BOUND, re.I)
 _OR = re.compile(r"\bor\b", re.I)

@@ -1,6 +1,5 @@
 """Open one part of a source, a path, a table or a query, as a Spark DataFrame with the source's own columns."""
 
-import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
@@ -8,12 +7,14 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from statelib.definition.parts.source import DATA_FORMATS
 from statelib.definition.parts.types import type_of
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.definition.source.templates import with_variables
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import source_variables
+from statelib.model.path_patterns import without_host
 from statelib.spark.events.source_columns import check_strict
 from statelib.spark.events.source_types import INSTANT, LOCAL, quoted, spark_name
 from statelib.spark.session.either_kind import analysed
@@ -36,13 +37,10 @@ _STRICT: Mapping[str, Mapping[str, str]] = {
 """The options under which Spark fails on a record that it cannot read as a whole. By default it takes nulls for what
 is missing, and the columns of CSV by their place even if the header of a file has another order."""
 
-_PARTITIONED = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
-"""The formats for which Spark takes columns from the names of directories. Tables know their columns themselves."""
 _GUESSED = "guessed"
 """In place of the type of a column that is left as Spark guesses it."""
 _CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean", "date", INSTANT)
 """The beginnings of the types to which the text of a directory is cast."""
-_SCHEME = re.compile(r"^[A-Za-z][\w+.-]*:(?://[^/]*)?")
 
 
 def strict_options(file_format: str, time_zone: str | None = None) -> Mapping[str, str]:
@@ -150,7 +148,7 @@ def _partition_types(part: SourcePart, frame: DataFrame) -> dict[str, str]:
 
 def _has_guessed_partitions(part: SourcePart) -> bool:
     """Return whether Spark guesses the types of columns of the path: not of a list of all files below it."""
-    if part.path is None or part.source.file_schema is not None or part.source.file_format.lower() not in _PARTITIONED:
+    if part.path is None or part.source.file_schema is not None or part.source.file_format.lower() not in DATA_FORMATS:
         return False
     return not any(name.lower() == "recursivefilelookup" and text.lower() == "true" for name, text in part.options)
 
@@ -166,7 +164,7 @@ def _names_in_paths(part: SourcePart, frame: DataFrame) -> set[str]:
 
 def _steps(location: str) -> list[str]:
     """Return the names in a path or URI, without its scheme and host."""
-    return [step for step in _SCHEME.sub("", location).split("/") if step]
+    return [step for step in without_host(location).split("/") if step]
 
 
 def _opened(spark: SparkSession, part: SourcePart, schema: t.StructType | str | None = None) -> DataFrame:

@@ -11,18 +11,15 @@ from urllib.parse import unquote
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from statelib.definition.parts.source import DATA_FORMATS
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.model.path_patterns import split_pattern
+from statelib.model.path_patterns import split_pattern, without_host
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.storage.registry import PLACES
 from statelib.storage.source_listing import data_files_below
 
-_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
-"""The formats of which every file below the path has events. The directory of a table may have other files."""
 _FILTERS = ("pathglobfilter", "modifiedafter", "modifiedbefore", "timezone")
 """The options by which a user leaves out files."""
-_PLACE = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
-"""The scheme and the host of a URI."""
 _EXAMPLES = 3
 
 
@@ -45,7 +42,7 @@ def check_all_files_are_read(
 
     Raises InvalidRequestError (``unread-files``), RetryableError (``source-unreadable``)."""
     given = {name.lower(): value for name, value in options.items()}
-    if file_format.lower() not in _FORMATS or given.get("recursivefilelookup", "").lower() == "true":
+    if file_format.lower() not in DATA_FORMATS or given.get("recursivefilelookup", "").lower() == "true":
         return
     base = given.get("basepath", "")
     if within_reach and not _may_leave_out(path, base):
@@ -91,7 +88,7 @@ def _below(root: str, file: str) -> list[str]:
 
 def _plain(path: str) -> str:
     """Return a path without scheme and host, and without the backslashes and slashes that mean nothing."""
-    plain = re.sub(r"\\([^*?\[\]{}])", r"\1", _PLACE.sub("", path, count=1))
+    plain = re.sub(r"\\([^*?\[\]{}])", r"\1", without_host(path))
     return re.sub("/(?:\\./)*/*", "/", plain)
 
 

@@ -56,8 +56,8 @@ def default_file_system(spark: SparkSession) -> str:
 
 
 def hadoop_setting(spark: SparkSession, name: str) -> str:
-    """Return a setting of Hadoop, '' if it is not set. A server of Spark Connect gives only those
-    that Spark's own configuration contains (``spark.hadoop.*``)."""
+    """Return a setting of Hadoop, '' if it is not set. A server of Spark Connect gives only those that
+    Spark's own configuration contains (``spark.hadoop.*``)."""
     if is_remote():
         return spark.conf.get(f"spark.hadoop.{name}", "") or ""
     return str(spark.sparkContext._jsc.hadoopConfiguration().get(name, ""))

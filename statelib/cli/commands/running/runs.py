@@ -287,9 +287,7 @@ def new_savepoint(
     Raise what :func:`~statelib.spark.snapshot.runs.whole_run.take_savepoint` raises."""
     require_for_runs([pipeline])
     with session(f"{pipeline.name} savepoint", *spark) as running, ProgressBar(1) as progress:
-        from statelib.spark.snapshot.runs.whole_run import (
-            take_savepoint,  # here, so that other commands start without Spark
-        )
+        from statelib.spark.snapshot.runs.whole_run import take_savepoint  # other commands start without Spark
 
         return take_savepoint(
             running, deployment, pipeline, form=form, target=None if target is None else absolute_target(target),

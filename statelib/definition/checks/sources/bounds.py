@@ -10,7 +10,7 @@ from statelib.definition.parts.model import Schedule
 from statelib.definition.parts.source import Source
 from statelib.definition.parts.zones import is_ambiguous
 from statelib.definition.problems import Problem, Where, dotted
-from statelib.definition.source.comparisons import plain_comparisons
+from statelib.definition.source.comparisons import OPERATORS, plain_comparisons
 from statelib.definition.source.intervals import REMEMBERED, changes_of, first_intervals
 from statelib.definition.source.parts import range_text, source_part
 from statelib.definition.source.readiness import marker_path
@@ -24,9 +24,7 @@ FAR_APART = (DataInterval(981_173_106_000, 981_173_107_000), DataInterval(1_355_
 _PROBED = 64
 """The number of intervals of a schedule whose places are compared: enough for the hours of a day, the days of a month,
 and the minutes of an hour."""
-_COMPARED = re.compile(
-    r"(<=>|<=|>=|<>|!=|=|<|>|\bbetween\b|\band\b)\s*(?:date|timestamp\w*)?\s*['\"]?\{(start|end)\b", re.I
-)
+_COMPARED = re.compile(rf"({OPERATORS}|\bbetween\b|\band\b)\s*(?:date|timestamp\w*)?\s*['\"]?\{{(start|end)\b", re.I)
 """A comparison whose right side begins with a bound: its operator and the bound."""
 
 

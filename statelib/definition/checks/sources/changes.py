@@ -39,9 +39,8 @@ def _check_source(source: Source, where: Where) -> Iterator[Problem]:
         yield Problem((*where, "changes"), "expected 'before' and 'after', or neither")
     sides = [side for side in (changes.before, changes.after) if side]
     yield from _check_elements(source.each, sides, (*where, "each"))
-    where_text = re.sub(
-        r"\[\s*['\"](\w+)['\"]\s*\]", r".\1", (source.where or "").replace("`", "")
-    )  # all as after.status
+    # `after`.`status` and after['status'] are written as after.status.
+    where_text = re.sub(r"\[\s*['\"](\w+)['\"]\s*\]", r".\1", (source.where or "").replace("`", ""))
     plain = [side.replace("`", "") for side in sides]
     named = [side for side in plain if re.search(rf"(?<![\w.]){re.escape(side)}\s*\.", where_text)]
     if len(named) == 1:

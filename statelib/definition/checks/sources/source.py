@@ -9,14 +9,14 @@ from statelib.definition.checks.sources.bounds import FAR_APART, check_bounds, c
 from statelib.definition.checks.states.state import check_type
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.parts.model import Schedule
-from statelib.definition.parts.source import Ready, Source, SourceColumn
+from statelib.definition.parts.source import DATA_FORMATS, Ready, Source, SourceColumn
 from statelib.definition.parts.types import column_type_problem, type_of
 from statelib.definition.parts.zones import zone_problem
 from statelib.definition.problems import Problem, Where, did_you_mean, dotted
 from statelib.definition.source.intervals import clock_change_problem, cron_problem
 from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_variable, is_whole_path, placeholders
 
-FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
+FILE_FORMATS = (*DATA_FORMATS, "delta")
 """Formats that Spark reads from a path only."""
 FORMATS_WITH_SCHEMA = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads with a schema that the user gives."""
