@@ -96,7 +96,7 @@ def test_a_path_that_names_the_interval_needs_no_schedule(path: str, first: floa
         ("{start:%Y-%m-%d}", 0, 48, ["2026-01-01", "2026-01-02"]),
         ("{end:%Y-%m-%d}", 0, 48, ["2026-01-02", "2026-01-03"]),
         ("{start:%Y-%m}", 0, 1416, ["2026-01", "2026-02"]),
-        ("{start:%dT%H}", 23, 26, ["01T23", "02T00", "02T01"]),
+        ("{start:%Y-%jT%H}", 23, 26, ["2026-001T23", "2026-002T00", "2026-002T01"]),
     ],
 )
 def test_an_interval_without_a_schedule_may_consist_of_several_units_of_the_path(
@@ -124,7 +124,7 @@ def test_joined_days_of_a_time_zone_are_read_day_by_day() -> None:
 )
 def test_joined_hours_are_read_hour_by_hour_when_the_clock_changes(first: datetime, expected: list[str]) -> None:
     schedule = {"asset": "s3://raw/orders", "time_zone": "Europe/Berlin", "start": "2026-01-01"}
-    pipeline = Pipeline.model_validate(new_pipeline("{start:%m-%dT%H%z}").model_dump() | {"schedule": schedule})
+    pipeline = Pipeline.model_validate(new_pipeline("{start:%Y-%m-%dT%H%z}").model_dump() | {"schedule": schedule})
     first_ms = int(first.timestamp() * 1000)
     parts = source_parts(pipeline, "", DataInterval(first_ms, first_ms + 3 * 3_600_000))
     assert [part.path.partition("T")[2] for part in parts if part.path] == expected
@@ -139,11 +139,24 @@ def test_a_day_whose_midnight_is_left_out_or_comes_twice_has_a_directory(zone: s
     assert len(units_of("{start:%Y-%m-%d}", DataInterval(bounds[0], bounds[-1]), ZoneInfo(zone))) == 365
 
 
-def test_a_path_that_repeats_after_a_year_is_refused_in_a_wide_interval() -> None:
-    yearly = new_pipeline("{start:%m-%d}", "@daily")
-    assert len(paths(yearly, 0, 365 * 24)) == 365
+@pytest.mark.parametrize(
+    ("template", "schedule"),
+    [
+        ("{start:%m-%d}", "@daily"), ("{start:%j}", "@daily"), ("{start:%d/%H}", "@hourly"), ("{end:%u/%H}", "@hourly"),
+        ("{start:%H%M}", "*/5 * * * *"), ("{start:%m-%d}", None),
+    ],
+)  # fmt: skip
+def test_a_path_that_comes_again_in_another_year_is_refused(template: str, schedule: str | None) -> None:
+    with pytest.raises(ValidationError, match=r"comes again in a later year.*name the year too, as \{start:%Y-%m-%d\}"):
+        new_pipeline(template, schedule)
+    new_pipeline(f"{{start:%Y-%m-%d}}/{template}", schedule)
+
+
+def test_a_path_that_comes_again_after_a_century_is_refused_in_a_wide_interval() -> None:
+    monthly = new_pipeline("{start:%y-%m}", "@monthly")
+    assert len(paths(monthly, 0, 36_524 * 24)) == 1200
     with pytest.raises(InvalidRequestError, match="is the path of two intervals") as caught:
-        paths(yearly, 0, 366 * 24)
+        paths(monthly, 0, 36_555 * 24)
     assert caught.value.kind == "source-not-bounded"
 
 
@@ -229,11 +242,11 @@ def test_a_condition_may_compare_other_columns_with_its_bounds_too() -> None:
 
 
 def test_options_are_filled_with_the_interval_and_contain_no_secret() -> None:
-    options = {"url": "jdbc:x", "query": "SELECT * FROM o WHERE {start:%j} = d", "password": "{env[SECRET]}", "n": 3}
+    options = {"url": "jdbc:x", "query": "SELECT * FROM o WHERE {start:%Y%j} = d", "password": "{env[SECRET]}", "n": 3}
     pipeline = new_table_pipeline("@daily", format="jdbc", options={**options, "fast": True})
     (part,) = source_parts(pipeline, "/d", hours(0, 24))
     assert dict(part.options) == {
-        "url": "jdbc:x", "query": "SELECT * FROM o WHERE 001 = d", "password": "{env[SECRET]}", "n": "3",
+        "url": "jdbc:x", "query": "SELECT * FROM o WHERE 2026001 = d", "password": "{env[SECRET]}", "n": "3",
         "fast": "true",
     }  # fmt: skip
     assert with_variables(dict(part.options)["password"], {"SECRET": "{start}"}) == "{start}"
@@ -282,14 +295,14 @@ def test_a_table_refuses_rules_about_files(ready: dict[str, object], expected: s
 
 
 def test_a_table_may_wait_for_a_marker_file() -> None:
-    ready = {"marker": "{data}/done/{start:%m-%d}"}
+    ready = {"marker": "{data}/done/{start:%Y-%m-%d}"}
     pipeline = new_table_pipeline("@daily", table="lake.orders", where=WHERE, ready=ready)
     (rule,) = ready_rules(pipeline, "/d", hours(0, 24))
     assert rule.parts[0].path is None
-    assert rule.parts[0].marker == "/d/done/01-01"
-    assert missing(rule, {"/d/done/01-01": SourceListing(True, 1, 0)}.__getitem__) == []
-    assert missing(rule, {"/d/done/01-01": SourceListing(False, 0, None)}.__getitem__) == [
-        "/d/done/01-01 does not exist"
+    assert rule.parts[0].marker == "/d/done/2026-01-01"
+    assert missing(rule, {"/d/done/2026-01-01": SourceListing(True, 1, 0)}.__getitem__) == []
+    assert missing(rule, {"/d/done/2026-01-01": SourceListing(False, 0, None)}.__getitem__) == [
+        "/d/done/2026-01-01 does not exist"
     ]
 
 

@@ -127,7 +127,6 @@ def test_the_error_for_a_path_that_repeats_for_another_reason_does_not_mention_t
     with pytest.raises(ValidationError, match="have the same path") as caught:
         new_pipeline("@daily", path="{start:%Y-%m}")
     assert "clock" not in str(caught.value)
-    new_pipeline("@daily", path="{start:%m-%d}")
 
 
 def test_a_local_day_is_not_a_day_of_utc() -> None:

@@ -116,8 +116,8 @@ def test_an_optional_path_may_be_missing_if_all_other_rules_hold() -> None:
     aged = rule_of({"min_age": "1h"}, on_missing="empty")
     assert found_missing(aged, {}, START_MS + DAY_MS + 1) == ["/d/2026-01-01 ended 0 s ago, expected 3600 s or more"]
     assert found_missing(aged, {}, START_MS + DAY_MS + 3_600_000) == []
-    elsewhere = rule_of({"marker": "{data}/done/{start:%m-%d}"}, on_missing="empty")
-    assert found_missing(elsewhere, {}) == ["/d/done/01-01 does not exist"]
+    elsewhere = rule_of({"marker": "{data}/done/{start:%Y-%m-%d}"}, on_missing="empty")
+    assert found_missing(elsewhere, {}) == ["/d/done/2026-01-01 does not exist"]
 
 
 @pytest.mark.parametrize(

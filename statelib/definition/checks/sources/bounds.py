@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC
+from datetime import UTC, tzinfo
 from functools import lru_cache
 from itertools import groupby
 
@@ -21,6 +21,8 @@ from statelib.model.moments import epoch_ms, moment_of
 NOT_BOUNDED = "source-not-bounded"
 FAR_APART = (DataInterval(981_173_106_000, 981_173_107_000), DataInterval(1_355_961_599_000, 1_355_961_600_000))
 """Two intervals that differ in every unit of time."""
+_CALENDAR_MS = 28 * 1461 // 4 * 86_400_000
+"""The period of the calendar: after 28 years, every date has its weekday and its week again; only the year differs."""
 _PROBED = 64
 """The number of intervals of a schedule whose places are compared: enough for the hours of a day, the days of a month,
 and the minutes of an hour."""
@@ -54,23 +56,27 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
         text = f"the intervals {range_text(same[0])} and {range_text(same[1])} have the same {field[-1]}"
         text = f"{text}: the second would apply the events of the first again{_hint(schedule, same[1])}"
         yield Problem((*where, *field), text, NOT_BOUNDED)
+    elif len({source_part(source, "", "", interval, _zone(schedule)).texts for interval in _years_apart(probed)}) == 1:
+        text = f"the {field[-1]} of the interval {range_text(probed[0][0])} comes again in a later year, if not before"
+        text = f"{text}: that interval would apply the same events again; name the year too, as {{start:%Y-%m-%d}}"
+        yield Problem((*where, *field), text, NOT_BOUNDED)
 
 
 def check_marker_bounds(source: Source, marker: str, where: Where, schedule: Schedule | None) -> Iterator[Problem]:
     """Yield a problem if the marker of one interval is that of all others, or of a later one after those between them:
     it would exist before the events of the later one are complete. One marker may serve several intervals in sequence,
     such as the hours of a day. ``schedule``: as in :func:`check_bounds`."""
-    zone = schedule.zone if schedule else UTC
 
     def path_at(interval: DataInterval) -> str:
-        return marker_path(marker, "", source_part(source, "", "", interval, zone), zone)
+        return marker_path(marker, "", source_part(source, "", "", interval, _zone(schedule)), _zone(schedule))
 
     if len(set(map(path_at, FAR_APART))) == 1:
         text = f"{marker!r} is the same file for all intervals: it would exist before the events of later ones"
         yield Problem(where, f"{text}; write {{start}} or {{end}} in it, as {{data}}/done/{{start:%Y-%m-%d}}")
         return
-    in_sequence = [path for path, _ in groupby(map(path_at, _probed(schedule)[0] if schedule else ()))]
-    if len(in_sequence) != len(set(in_sequence)):
+    probed = _probed(schedule) if schedule else (FAR_APART,)
+    in_sequence = [path for path, _ in groupby(map(path_at, probed[0]))]
+    if len(in_sequence) != len(set(in_sequence)) or len(set(map(path_at, _years_apart(probed)))) == 1:
         text = f"{marker!r} repeats: it would exist before the events of later intervals"
         yield Problem(where, f"{text}; write more of {{start}} or {{end}} in it, as {{start:%Y-%m-%d}}")
 
@@ -82,14 +88,23 @@ def _probed(schedule: Schedule) -> tuple[Sequence[DataInterval], ...]:
     return first, *(around for _, around in changes_of(schedule))
 
 
+def _years_apart(probed: Sequence[Sequence[DataInterval]]) -> tuple[DataInterval, DataInterval]:
+    """Return the first interval, and one that differs from it in the year alone."""
+    first = probed[0][0]
+    return first, DataInterval(first.start_ms + _CALENDAR_MS, first.end_ms + _CALENDAR_MS)
+
+
+def _zone(schedule: Schedule | None) -> tzinfo:
+    return schedule.zone if schedule else UTC
+
+
 def _same_texts(
     source: Source, schedule: Schedule | None, intervals: Sequence[DataInterval]
 ) -> tuple[DataInterval, DataInterval] | None:
     """Return the first two intervals with the same texts, None if there are none."""
-    zone = schedule.zone if schedule else UTC
     seen: dict[object, DataInterval] = {}
     for interval in intervals:
-        other = seen.setdefault(source_part(source, "", "", interval, zone).texts, interval)
+        other = seen.setdefault(source_part(source, "", "", interval, _zone(schedule)).texts, interval)
         if other is not interval:
             return other, interval
     return None
