@@ -133,6 +133,20 @@ def test_a_directory_with_only_its_marker_has_no_events(deployment: Deployment, 
     assert resolve(deployment, "orders/1").to_arrow("total").num_rows == 2
 
 
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_pattern_without_a_match_has_no_events_if_the_marker_exists(deployment: Deployment, format_: str) -> None:
+    write_pipeline(deployment, "ready: {marker: _SUCCESS}", format_)
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    file.write_text(file.read_text().replace('{start:%Y-%m-%d}"', f'{{start:%Y-%m-%d}}/*.{format_}"'))
+    assert "does not exist" in refused(deployment, "run", "orders"), "neither the directory nor its marker"
+    directory(deployment, 1).mkdir()
+    assert "_SUCCESS does not exist" in refused(deployment, "run", "orders")
+    (directory(deployment, 1) / "_SUCCESS").touch()
+    (write_day(deployment, 2, format_) / "_SUCCESS").touch()
+    assert run(deployment, "--whole", "--end", "2026-01-02") == [(1, 0)]
+    assert run(deployment) == [(2, 3)]
+
+
 def test_the_error_names_a_file_that_is_no_parquet_file(deployment: Deployment) -> None:
     write_pipeline(deployment)
     odd = write_day(deployment, 1) / "notes.txt"

@@ -72,7 +72,7 @@ def summary(clauses: list[str]) -> str:
 
 def _missing(rule: ReadyRule, part: PartRule, look: Look, now: int) -> Iterator[str]:
     listing = None if part.path is None else look(part.path)
-    if listing is not None and not listing.exists and not rule.may_be_missing:
+    if listing is not None and not listing.exists and not rule.may_be_missing and not _has_no_match(part, look):
         yield f"{part.path} does not exist"
         return
     if part.marker is not None and not _is_moot(part, listing, look) and not look(part.marker).exists:
@@ -85,6 +85,12 @@ def _missing(rule: ReadyRule, part: PartRule, look: Look, now: int) -> Iterator[
     if now - since_ms < rule.min_age_ms:
         what = "ended" if listing.newest_ms is None else "changed"
         yield f"{part.path} {what} {(now - since_ms) // 1000} s ago, expected {rule.min_age_ms // 1000} s or more"
+
+
+def _has_no_match(part: PartRule, look: Look) -> bool:
+    """Return whether the path is a pattern, and its directory exists: its marker shows that no file is to come."""
+    directory, pattern = split_pattern(part.path or "")
+    return bool(pattern) and part.marker is not None and look(directory.rstrip("/")).exists
 
 
 def _is_moot(part: PartRule, listing: SourceListing | None, look: Look) -> bool:

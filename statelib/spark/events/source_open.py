@@ -1,5 +1,6 @@
 """Open one part of a source, a path, a table or a query, as a Spark DataFrame with the source's own columns."""
 
+import contextlib
 from collections.abc import Mapping
 from urllib.parse import unquote
 
@@ -12,13 +13,15 @@ from statelib.definition.parts.types import type_of
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import SourcePart
 from statelib.definition.source.templates import with_variables
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.wiring import source_variables
-from statelib.model.path_patterns import without_host
+from statelib.model.path_patterns import split_pattern, without_host
 from statelib.spark.events.source_columns import check_strict
 from statelib.spark.events.source_types import INSTANT, LOCAL, quoted, spark_name
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.session.job_failures import MALFORMED_RECORD, naming_what_failed
+from statelib.storage.registry import PLACES
+from statelib.storage.source_listing import look_at_source
 
 _NOT_THERE, _NO_FILES = "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"
 """Spark's error conditions for a path that does not exist, and for a directory without data files."""
@@ -75,12 +78,23 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
     except AnalysisException as error:
         if error.getCondition() == _NO_FILES and source.may_be_empty:
             return None
-        if error.getCondition() == _NOT_THERE and source.on_missing == "empty":
+        if error.getCondition() == _NOT_THERE and (source.on_missing == "empty" or _has_no_match(part)):
             return None
         raise _no_source(pipeline, part, error.getCondition() or "", str(error)) from error
     if _is_read_without_files(part) and not source.may_be_empty and not frame.inputFiles():
         raise _no_source(pipeline, part, _NO_FILES)
     return frame
+
+
+def _has_no_match(part: SourcePart) -> bool:
+    """Return whether the path is a pattern that no file matches, its directory exists, and the interval may be
+    empty."""
+    directory, pattern = split_pattern(part.path or "")
+    if not pattern or not part.source.may_be_empty:
+        return False
+    with contextlib.suppress(UnsupportedError):
+        return look_at_source(directory.rstrip("/"), PLACES).exists
+    return False
 
 
 def _is_read_without_files(part: SourcePart) -> bool:
