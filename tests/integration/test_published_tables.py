@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.publication.steps import publish_tables, standings
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
@@ -234,6 +234,19 @@ def test_a_state_with_a_new_field_is_published_whole(deployment: Deployment, tmp
     assert [row["sold"] for row in folded(feed, ["shop"]).values()] == [4, 4, 4]
 
 
+def damage(directory: Path, metadata: bool) -> None:
+    """Change the last bytes of the metadata of a checkpoint, or of all other files that its run wrote."""
+    damaged = [directory / "_metadata"]
+    if not metadata:
+        own = [path for path in directory.iterdir() if path.name != "_metadata"]
+        attempts = {path.name[:24] for path in own}
+        changes = directory.parent.glob("taskowned/*")
+        damaged = own + [path for path in changes if path.name[:24] in attempts]
+    assert damaged
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:-9] + b"?" * 9)
+
+
 @pytest.mark.parametrize("damages_metadata", [False, True])
 def test_damage_of_the_checkpoint_of_the_newest_commit_is_passed_over(
     deployment: Deployment, tmp_path: Path, damages_metadata: bool
@@ -241,17 +254,31 @@ def test_damage_of_the_checkpoint_of_the_newest_commit_is_passed_over(
     for number in (1, 2):
         run(deployment, number)
         publish(deployment)
-    files = list((tmp_path / "state" / "sales" / "chk-2").iterdir())
-    damaged = [path for path in files if (path.name == "_metadata") is damages_metadata]
-    assert damaged
-    for path in damaged:
-        path.write_bytes(path.read_bytes()[:-9] + b"?" * 9)
+    damage(tmp_path / "state" / "sales" / "chk-2", damages_metadata)
     pipeline = deployment.pipeline("sales")
     apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM), "t")
     publish(deployment)
     feed = folded(feed_rows(tmp_path / "feed"), ["shop"])
     assert sorted((row["sold"], row["amount"]) for row in feed.values()) == [(2, 9), (2, 11), (2, 13)]
     assert behind(deployment) == {"feed": 0, "now": 0}
+
+
+@pytest.mark.parametrize("damages_metadata", [False, True])
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+def test_a_damaged_checkpoint_before_the_head_is_left_out(
+    deployment: Deployment, tmp_path: Path, damages_metadata: bool, format_: str
+) -> None:
+    change_file(deployment, SALES + PUBLISH.replace("state: total", f"state: total, format: {format_}"))
+    run(deployment, 1)
+    publish(deployment)
+    for number in (2, 3, 4):
+        run(deployment, number)
+    damage(tmp_path / "state" / "sales" / "chk-2", damages_metadata)
+    published = publish_tables(deployment, deployment.pipeline("sales"), ("feed",))
+    assert [commit.checkpoint_id for commit in published] == [3, 4]
+    damage(tmp_path / "state" / "sales" / "chk-4", damages_metadata)
+    with pytest.raises((CorruptStateError, NotFoundError), match="table now is not published"):
+        publish(deployment)
 
 
 WINDOWED = """\

@@ -131,14 +131,15 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
 
 
 def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterator[PublishedCommit]:
-    """Publish to one table, oldest checkpoint first, until it has the state of the head. Yield the commits."""
-    tries, readable = 0, True
+    """Publish to one table, oldest checkpoint first, until it has the state of the head. Yield the commits. A damaged
+    checkpoint before the head is left out: the next commit has its changes, too."""
+    tries, readable, damaged = 0, True, set[CheckpointId]()
     while True:
         attempt = new_attempt()
         target = open_target(deployment, pipeline, name, attempt)
         newest = target.newest()
         followed = followed_commit(deployment, pipeline, newest)
-        missing = _unpublished(deployment, pipeline, followed)
+        missing = [each for each in _unpublished(deployment, pipeline, followed) if each.checkpoint_id not in damaged]
         if not missing:
             target.tidy()
             return
@@ -156,10 +157,15 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
                 raise
             continue
         except (CorruptStateError, NotFoundError) as error:
-            if followed is None or not readable:
+            if followed is not None and readable:
+                log.warning("%s: table %s: compared with its own rows: %s", pipeline.name, name, error.message)
+                readable = False  # the checkpoint of the newest commit may be damaged: the commit needs no base
+                continue
+            if record is missing[-1] or pipeline.publish[name].output is not None:
                 raise
-            log.warning("%s: table %s: compared with its own rows: %s", pipeline.name, name, error.message)
-            readable = False  # the checkpoint of the newest commit may be damaged: the commit needs no base
+            log.warning("%s: table %s: checkpoint %d is left out: %s", pipeline.name, name, record.checkpoint_id, error)
+            damaged.add(record.checkpoint_id)
+            readable = True
             continue
         readable = True
         where = pipeline.publish[name].target.format(data=deployment.data)
@@ -264,6 +270,8 @@ def _next(deployment: Deployment, pipeline: Pipeline, name: str, missing: list[C
             check_same_form(pipeline, state, deployment.open(record))
         except InvalidRequestError:
             continue
+        except (CorruptStateError, NotFoundError):
+            pass  # publishing it says so
         return record
     return missing[-1]
 
