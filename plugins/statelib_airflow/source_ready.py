@@ -51,7 +51,6 @@ class SourceReadyOperator(BaseOperator):
 
     def _rules(self, context: "Context") -> list["ReadyRule"]:
         from statelib.definition.source.readiness import ready_rules
-        from statelib.model.ids import PipelineName
 
         hook = StatelibHook(self.statelib_conn_id)
         pipeline = hook.pipeline(self.pipeline)
@@ -61,7 +60,7 @@ class SourceReadyOperator(BaseOperator):
         with failing_fast():
             deployment = hook.deployment()
             rules = list(ready_rules(pipeline, deployment.data, interval))
-            if rules and deployment.catalog().applied(PipelineName(pipeline.name), interval) is not None:
+            if rules and deployment.catalog().applied(pipeline.name, interval) is not None:
                 log.info("the state holds this interval already: nothing to wait for")
                 return []
             return rules

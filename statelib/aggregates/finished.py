@@ -71,7 +71,7 @@ def _large_averages(sums: pa.Array, counts: pa.Array, type_: pa.Decimal128Type) 
             f"average of decimals: expected at most {MAX_DIGITS} digits, {type_.scale} of them after the point, found "
             "more",
             kind="sum-overflow",
-            hint="declare the column as double, or aggregate sum and count instead",
+            hint="add fields with the sum and the count, or with the average of a column that is a double",
         ) from None
 
 

@@ -33,6 +33,7 @@ from statelib.definition.states import (
     with_whole_rows,
 )
 from statelib.model.choices import Backend
+from statelib.model.ids import PipelineName
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema
 from statelib.model.ttl import TtlConfig
@@ -58,7 +59,7 @@ class DeclaredPipeline(Part):
     ``uid_hash``: the operator's id itself, in hex. ``allow_non_restored_state``: stored states that the file no
     longer has may be left out."""
 
-    name: str
+    name: PipelineName
     group: Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,199})?$")] = ""
     uid: str = ""
     uid_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
-from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.storage import registry
 from statelib.storage.local.store import LocalStateStore
@@ -172,9 +171,7 @@ class Deployment:
 
     def storage(self, pipeline: Pipeline) -> CheckpointStorage:
         """Return the storage of a pipeline's checkpoints and savepoints."""
-        settings = StorageSettings(
-            PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes, self.work_directory
-        )
+        settings = StorageSettings(pipeline.name, pipeline.checkpoint.inline_threshold_bytes, self.work_directory)
         return registry.PLACES.storage(self.storage_root, settings)
 
     def local_states(self, pipeline: Pipeline) -> LocalStateStore:
@@ -210,7 +207,7 @@ class Deployment:
         its name, such as an old copy: nobody knows which of them is meant. Raises NotFoundError (``no-pipeline``) if it
         has no file."""
         pipelines, faults = load_pipelines(Path(self.pipelines_directory), name)
-        by_name = {p.name: p for p in pipelines}
+        by_name: dict[str, Pipeline] = {p.name: p for p in pipelines}
         for fault in faults:
             if fault.may_be(name):
                 raise fault.error()

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.spark.events.source import SourcePlaces, read_interval
 from statelib.spark.session.local_session import with_daemon
@@ -38,7 +38,7 @@ class Stateful:
 
     def opened(self) -> Checkpoint:
         """Return the newest checkpoint, opened."""
-        records = self._deployment.catalog().list(PipelineName(self._pipeline.name))
+        records = self._deployment.catalog().list(self._pipeline.name)
         newest = max(records, key=lambda r: r.checkpoint_id)
         return open_checkpoint(newest.directory, storage_root=self._deployment.storage_root)
 

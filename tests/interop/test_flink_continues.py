@@ -9,7 +9,7 @@ from demo.prepare import raw_flights
 from statelib.definition.columns import event_schema
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
 from tests.interop.flink_kit import Case, Flink
@@ -36,7 +36,7 @@ def test_a_flink_job_continues_from_a_savepoint_with_the_same_result_as_batches(
     publish_here(deployment, pipeline, begun.checkpoint_id)
     saved = open_checkpoint(register(deployment, pipeline, begun.checkpoint_id).directory)
     last = [apply(number) for number in ALL[len(HISTORY) :]][-1]
-    batches = open_checkpoint(deployment.catalog().get(PipelineName(pipeline.name), last).directory)
+    batches = open_checkpoint(deployment.catalog().get(pipeline.name, last).directory)
 
     rest = pl.concat([of_day(flights, number) for number in ALL[len(HISTORY) :]])
     (coming := tmp_path / "flights.jsonl").write_text(

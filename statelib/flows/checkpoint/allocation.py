@@ -3,7 +3,6 @@
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval, SnapshotKind
-from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, PipelineHead
 
 
@@ -24,7 +23,7 @@ def allocate_checkpoint(
 
     Raises as :func:`statelib.catalog.commit.admission.admit`."""
     request = BeginRequest(
-        pipeline=PipelineName(pipeline.name),
+        pipeline=pipeline.name,
         kind=SnapshotKind.CHECKPOINT,
         interval=interval,
         mends=mends,

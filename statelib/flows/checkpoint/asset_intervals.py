@@ -11,7 +11,6 @@ from statelib.flows.checkpoint.steps import update_hint
 from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.model.ids import PipelineName
 from statelib.model.moments import epoch_ms, moment_of
 
 
@@ -61,7 +60,7 @@ def _not_applied(deployment: Deployment, pipeline: Pipeline, named: Sequence[Dat
 
     If gaps are allowed, a part is not enough: an interval of several updates may have times that none of them named."""
     catalog = deployment.catalog()
-    head = former_head(deployment, pipeline) or catalog.head(PipelineName(pipeline.name))
+    head = former_head(deployment, pipeline) or catalog.head(pipeline.name)
     records = catalog.lineage(head.pipeline, head.head) if head.head is not None else []
     applied = {record.interval for record in records if record.interval is not None}
     ranges = [] if pipeline.on_gap == "allow" else _joined(applied)

@@ -11,7 +11,6 @@ from statelib.errors import InvalidRequestError, RetryableError
 from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import NOTHING_APPLIED, DataInterval, SourcePosition
-from statelib.model.ids import PipelineName
 from statelib.model.moments import epoch_ms
 from statelib.model.record import CheckpointState
 
@@ -86,7 +85,7 @@ def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePositi
     """Return the position of the pipeline's head, or of that of a former name from which the next run continues;
     :data:`NOTHING_APPLIED` if there is no state. Raises InvalidRequestError (``state-discarded``)."""
     catalog = deployment.catalog()
-    head = former_head(deployment, pipeline) or catalog.head(PipelineName(pipeline.name))
+    head = former_head(deployment, pipeline) or catalog.head(pipeline.name)
     if head.head is None:
         return NOTHING_APPLIED
     record = catalog.get(head.pipeline, head.head)

@@ -22,7 +22,7 @@ from statelib.model.checkpoint import (
     SourcePosition,
     TableVersion,
 )
-from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 from statelib.model.termination import StopMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
@@ -118,7 +118,7 @@ def plan_snapshot(
     Raises ConflictError (``not-pending``) if the checkpoint was aborted meanwhile.
     """
     catalog = deployment.catalog()
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     record = catalog.get(name, checkpoint_id)
     if record.state is CheckpointState.COMPLETED or _is_published(deployment.storage(pipeline), record.directory):
         return None

@@ -88,7 +88,7 @@ def _begin(
     check_events: Callable[[], None] | None,
 ) -> Begun:
     catalog = deployment.catalog()
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     check_catalog_complete(deployment, name)
     head = head_after_renaming(deployment, pipeline, owner)
     done = catalog.applied(name, interval)
@@ -120,7 +120,7 @@ def check(
     was put into quarantine now or before.
     """
     catalog = deployment.catalog()
-    record = catalog.get(PipelineName(pipeline.name), checkpoint_id)
+    record = catalog.get(pipeline.name, checkpoint_id)
     if record.state is CheckpointState.QUARANTINED:
         raise set_aside(record)
     opened = deployment.open(record)
@@ -193,7 +193,7 @@ def register(
 
     Raises CorruptStateError (``gate-failed``) if the gate refused the checkpoint when it last judged it."""
     catalog = deployment.catalog()
-    record = catalog.get(PipelineName(pipeline.name), checkpoint_id)
+    record = catalog.get(pipeline.name, checkpoint_id)
     if verdict(catalog.gate.results(record.pipeline, checkpoint_id)) is Severity.FAIL:
         raise CorruptStateError(
             f"checkpoint {record.pipeline}/{checkpoint_id} was refused by the gate: it cannot be registered",

@@ -107,10 +107,10 @@ def _chosen(deployment: Deployment, situation: Situation) -> tuple[tuple[Checkpo
     return tuple(goes), tuple(r.checkpoint_id for r in stored if r.checkpoint_id not in goes)
 
 
-def _still_needed(deployment: Deployment, name: PipelineName, files: Mapping[str, Pipeline]) -> str:
+def _still_needed(deployment: Deployment, name: PipelineName, files: Mapping[PipelineName, Pipeline]) -> str:
     """Return why the pipeline cannot be discarded, '' if it can: it was renamed, and the new name has no checkpoint
     yet."""
     for file in files.values():
-        if name in file.renamed_from and deployment.catalog().head(PipelineName(file.name)).head is None:
+        if name in file.renamed_from and deployment.catalog().head(file.name).head is None:
             return f"it was renamed to {file.name}, which has no checkpoint yet"
     return ""

@@ -13,7 +13,7 @@ def head_after_renaming(deployment: Deployment, pipeline: Pipeline, owner: str) 
     """Return the pipeline's head. A pipeline that has none under its present name first takes over the head of its
     former name, if that has one. Raises ConflictError (``catalog-behind-storage``) if the catalog does not have all
     checkpoints of a former name, and as :func:`~statelib.flows.restore.steps.plan_restore`."""
-    head = deployment.catalog().head(PipelineName(pipeline.name))
+    head = deployment.catalog().head(pipeline.name)
     if head.head is not None:
         return head
     for former in filter(is_pipeline_name, pipeline.renamed_from):
@@ -24,7 +24,7 @@ def head_after_renaming(deployment: Deployment, pipeline: Pipeline, owner: str) 
 def former_head(deployment: Deployment, pipeline: Pipeline) -> PipelineHead | None:
     """Return the head of a former name that the next run continues from. None if no former name has a head, or if the
     pipeline has, or ever had, a checkpoint of its own: one whose state was deleted does not begin with an older one."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     if not pipeline.renamed_from or catalog.head(name).head is not None:
         return None
     if any(is_committed(record) for record in catalog.list(name) if record.owner is Owner.SYSTEM):

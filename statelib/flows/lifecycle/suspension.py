@@ -26,7 +26,7 @@ class PipelineStatus:
 
 def status(deployment: Deployment, pipeline: Pipeline) -> PipelineStatus:
     """Return the status of a pipeline. Raises NotFoundError (``no-pipeline``) if it never began a checkpoint."""
-    situation = deployment.catalog().cleanup.situation(PipelineName(pipeline.name))
+    situation = deployment.catalog().cleanup.situation(pipeline.name)
     last = last_interval(situation.records, situation.head.head)
     return PipelineStatus(status_of(pipeline, situation), situation.head, situation.failures, last)
 

@@ -8,7 +8,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import FileStateHandle
-from statelib.model.ids import AttemptId, PipelineName
+from statelib.model.ids import AttemptId
 from statelib.storage import registry
 from statelib.storage.names import TASK_OWNED_DIRECTORY, file_prefix
 from statelib.storage.ports.kind import CheckpointStorage, StorageSettings
@@ -44,5 +44,5 @@ def take_preview(deployment: Deployment, pipeline: Pipeline, attempt: AttemptId)
 
 def _storage(deployment: Deployment, pipeline: Pipeline) -> CheckpointStorage:
     """Return the storage of the pipeline that makes a file of each stream, however small."""
-    settings = StorageSettings(PipelineName(pipeline.name), 0, deployment.work_directory)
+    settings = StorageSettings(pipeline.name, 0, deployment.work_directory)
     return registry.PLACES.storage(deployment.storage_root, settings)

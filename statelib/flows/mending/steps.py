@@ -35,7 +35,7 @@ def plan_mend(deployment: Deployment, pipeline: Pipeline, interval: DataInterval
     It also raises as :func:`~statelib.definition.source.parts.source_parts` and
     :func:`~statelib.flows.restore.continuation.continued_head`.
     """
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     head = catalog.head(name)
     if head.head is None:
         raise NotFoundError(f"pipeline {name} has no state to mend", kind="no-checkpoint")
@@ -66,7 +66,7 @@ def interval_to_mend(deployment: Deployment, pipeline: Pipeline, start_ms: int) 
     delta, as the first checkpoint of a fork does.
 
     Raises InvalidRequestError (``bad-interval``) if there is none, NotFoundError (``no-checkpoint``) without state."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     head = catalog.head(name).head
     if head is None:
         raise NotFoundError(f"pipeline {name} has no state to mend", kind="no-checkpoint")
@@ -87,7 +87,7 @@ def preview_record(deployment: Deployment, pipeline: Pipeline, plan: MendPlan) -
     """Return the record that the checkpoint of a correction would have. It is not in the catalog.
 
     Raises ConflictError (``head-moved``)."""
-    head = deployment.catalog().head(PipelineName(pipeline.name))
+    head = deployment.catalog().head(pipeline.name)
     base = _check_head(plan, head)
     return CheckpointRecord(
         pipeline=head.pipeline,
@@ -113,7 +113,7 @@ def begin_mend(deployment: Deployment, pipeline: Pipeline, plan: MendPlan, owner
 
     Raises as :func:`plan_mend`, ConflictError (``head-moved`` if the pipeline has another head than the plan,
     ``catalog-behind-storage``), and as :func:`statelib.catalog.commit.admission.admit`."""
-    check_catalog_complete(deployment, PipelineName(pipeline.name))
+    check_catalog_complete(deployment, pipeline.name)
     head = head_after_renaming(deployment, pipeline, owner)
     plan_mend(deployment, pipeline, plan.interval)
     base = _check_head(plan, head)

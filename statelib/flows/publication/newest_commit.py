@@ -3,7 +3,6 @@
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.publication.target import Commit, snapshot_hash
 
@@ -18,7 +17,7 @@ def followed_commit(deployment: Deployment, pipeline: Pipeline, newest: Commit |
         return None
     record = record_of(deployment, pipeline, newest)
     if record is None:
-        next_id = deployment.catalog().rebuilding.next_id(PipelineName(pipeline.name))
+        next_id = deployment.catalog().rebuilding.next_id(pipeline.name)
         return newest if newest.checkpoint_id < next_id else None
     hashes = {newest.snapshot, snapshot_hash(record.attempt)}
     return newest if "" in hashes or len(hashes) == 1 else None
@@ -27,6 +26,6 @@ def followed_commit(deployment: Deployment, pipeline: Pipeline, newest: Commit |
 def record_of(deployment: Deployment, pipeline: Pipeline, commit: Commit) -> CheckpointRecord | None:
     """Return the checkpoint with the id of a commit, None if the catalog has none, as after a rebuild."""
     try:
-        return deployment.catalog().get(PipelineName(pipeline.name), commit.checkpoint_id)
+        return deployment.catalog().get(pipeline.name, commit.checkpoint_id)
     except NotFoundError:
         return None

@@ -244,7 +244,7 @@ def _base(deployment: Deployment, pipeline: PipelineName, newest: Commit | None,
 def _unpublished(deployment: Deployment, pipeline: Pipeline, newest: Commit | None) -> list[CheckpointRecord]:
     """Return the checkpoints to publish, oldest first: those in the lineage of the head that are newer than the newest
     commit's, or the head itself if it is none of them, as after a restore. A new table begins with the head."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     head = catalog.head(name).head
     if head is None or (newest is not None and newest.checkpoint_id == head):
         return []

@@ -6,7 +6,7 @@ from statelib.flows.publication.newest_commit import followed_commit
 from statelib.flows.publication.outputs import lineage_ids
 from statelib.flows.publication.targets import open_target
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.emitted_outputs import outputs_of
 from statelib.storage.registry import new_attempt
@@ -15,7 +15,7 @@ from statelib.storage.registry import new_attempt
 def waiting_outputs(deployment: Deployment, pipeline: Pipeline) -> dict[CheckpointId, str]:
     """Return the checkpoints in the lineage of the head with rows of an output that its feed does not have yet, each
     with the reason to keep it in words. If a feed cannot be read, it is taken as empty."""
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     head = deployment.catalog().head(name).head
     feeds = {table: each.output for table, each in pipeline.publish.items() if each.output is not None}
     if head is None or not feeds:
@@ -42,7 +42,7 @@ def _published(deployment: Deployment, pipeline: Pipeline, table: str) -> frozen
     followed = followed_commit(deployment, pipeline, newest)
     if followed is None:
         return frozenset()
-    return lineage_ids(deployment, PipelineName(pipeline.name), followed.checkpoint_id) or frozenset()
+    return lineage_ids(deployment, pipeline.name, followed.checkpoint_id) or frozenset()
 
 
 def _outputs(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:

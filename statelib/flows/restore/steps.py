@@ -75,7 +75,7 @@ def plan_restore(
     ``other-operator``, and what :func:`~statelib.savepoints.verification.held_files.check_files` raises),
     UnsupportedError (``foreign-snapshot``).
     """
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     record, opened = find_checkpoint(deployment, name, checkpoint)
     source = _check_restorable(pipeline, opened)
     if claim_mode is ClaimMode.CLAIM and not checkpoint.isdecimal():
@@ -136,7 +136,7 @@ def _reads(layout: RestoreLayout, backend: str) -> tuple[SubtaskRead, ...]:
 def _check_restorable(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
     """Return the continuation of the pipeline from the snapshot, which it must have taken, under this or a former
     name."""
-    name, manifest = PipelineName(pipeline.name), opened.manifest
+    name, manifest = pipeline.name, opened.manifest
     if manifest is not None and manifest.pipeline not in (name, *pipeline.renamed_from):
         raise InvalidRequestError(
             f"{opened.directory} is a snapshot of pipeline {manifest.pipeline}, not of {name}",
@@ -149,7 +149,7 @@ def _check_restorable(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
 def check_state(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
     """Return the continuation of the pipeline from the snapshot, whichever pipeline took it. Raises as
     :func:`plan_restore`."""
-    check_adoptable(PipelineName(pipeline.name), opened)
+    check_adoptable(pipeline.name, opened)
     return continuation(pipeline, opened).check()
 
 
@@ -174,7 +174,7 @@ def apply_restore(
     Raises as :meth:`~statelib.catalog.catalog.Catalog.restore`. ``approved``: a person has agreed to the plan, so that
     it is refused (``plan-changed``) if a run or a correction has moved the head since it was made."""
     catalog = deployment.catalog()
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     checkpoint_id = plan.checkpoint_id
     if checkpoint_id is None:
         record, opened = find_checkpoint(deployment, name, plan.directory)

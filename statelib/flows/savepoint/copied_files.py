@@ -6,7 +6,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
-from statelib.model.ids import AttemptId, PipelineName
+from statelib.model.ids import AttemptId
 from statelib.model.record import CheckpointRecord
 from statelib.savepoints.opened import Checkpoint
 from statelib.snapshots.strategies.stored import copied_stream
@@ -32,7 +32,7 @@ def copied_files(
     deletes its files. The orphan sweep deletes those of an attempt that was killed, by the attempt in their names."""
     assert source.manifest is not None
     # No file is stored inline, however small: handles may refer to segments of it.
-    settings = StorageSettings(PipelineName(pipeline.name), 0, deployment.scratch())
+    settings = StorageSettings(pipeline.name, 0, deployment.scratch())
     streams = PLACES.storage(deployment.storage_root, settings).resolve_checkpoint_storage_location(
         record.checkpoint_id, StorageReference(record.directory), attempt, 0
     )

@@ -52,7 +52,7 @@ def fork(
     as a restore for schema and backend), ConflictError (``has-history``, ``head-moved``, ``fenced``), UnsupportedError
     (``foreign-snapshot``), CorruptStateError (``damaged-snapshot``).
     """
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     head = catalog.head(name)
     interval, opened = _check(deployment, pipeline, source, copy)
     holder = f"fork:{name}"
@@ -84,7 +84,7 @@ def fork(
 def _check(
     deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord, copy: bool
 ) -> tuple[DataInterval, Checkpoint]:
-    name, source_name = PipelineName(pipeline.name), f"{source.pipeline}/{source.checkpoint_id}"
+    name, source_name = pipeline.name, f"{source.pipeline}/{source.checkpoint_id}"
     if name == source.pipeline:
         raise InvalidRequestError(
             f"{source_name} belongs to {name} itself: expected a checkpoint of another pipeline",

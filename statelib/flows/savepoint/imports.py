@@ -9,7 +9,6 @@ from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.choices import Strategy
-from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import VOID, Row
@@ -23,7 +22,7 @@ def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner:
 
     Raises ConflictError: ``has-state`` if the pipeline has state, because an import is not merged into it, and
     ``catalog-behind-storage`` if it has state that the catalog does not have."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     check_catalog_complete(deployment, name)
     head = catalog.head(name)
     if head.head is not None:

@@ -12,7 +12,7 @@ from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.restore.continuation import Continuation, as_own, continuation
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId
 from statelib.model.moments import moment_of
 from statelib.model.record import interval_key
 
@@ -40,7 +40,7 @@ def completed_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, so
 
     Raises ConflictError (``has-state``) if the pipeline has other state: a seed is neither merged into it nor put in
     its place."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     head = catalog.head(name).head
     if head is None:
         return None
@@ -81,7 +81,7 @@ def begin_seed(deployment: Deployment, pipeline: Pipeline, until_ms: int, source
 
     Raises as :func:`seed_interval` and :func:`completed_seed`, ConflictError (``catalog-behind-storage``), and as
     :func:`statelib.catalog.commit.admission.admit`."""
-    check_catalog_complete(deployment, PipelineName(pipeline.name))
+    check_catalog_complete(deployment, pipeline.name)
     head = head_after_renaming(deployment, pipeline, owner)
     interval = seed_interval(pipeline, until_ms)
     done = completed_seed(deployment, pipeline, until_ms, source)

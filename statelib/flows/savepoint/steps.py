@@ -9,7 +9,6 @@ from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.choices import NATIVE_SAVEPOINT, Strategy
-from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.termination import StopMode
 from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY, checkpoint_number
@@ -55,7 +54,7 @@ def begin_savepoint(
     if target is not None:
         _check_target(deployment.root_uri(), target)
     catalog = deployment.catalog()
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     check_catalog_complete(deployment, name)
     head = catalog.head(name)
     if head.head is None:

@@ -135,7 +135,7 @@ def check_pipeline(deployment: Deployment, name: str) -> PipelineName:
     (``no-pipeline``) if it has neither."""
     names = set(deployment.catalog().pipelines())
     if name not in names:
-        names |= {PipelineName(p.name) for p in deployment.pipelines()}
+        names |= {p.name for p in deployment.pipelines()}
     if name not in names:
         raise NotFoundError(
             f"pipeline {name!r} is neither in the catalog nor in {deployment.pipelines_directory}: "

@@ -47,7 +47,7 @@ class NextRun:
 
 def next_run(deployment: Deployment, pipeline: Pipeline) -> NextRun:
     """Return what the subtasks of the next run read. Raises what a run raises that cannot continue from the head."""
-    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    catalog, name = deployment.catalog(), pipeline.name
     head, strategy = catalog.head(name), pipeline.checkpoint.strategy
     base, parallelism = head.head, head.parallelism or pipeline.parallelism
     if base is None:

@@ -9,7 +9,6 @@ from statelib.errors import StatelibError
 from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import PipelineName
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ def state_effects(
     effects, faults = [], []
     for pipeline in pipelines:
         try:
-            own = catalog.head(PipelineName(pipeline.name))
+            own = catalog.head(pipeline.name)
             continued = continued_head(deployment, pipeline, former_head(deployment, pipeline) or own)
             if continued is not None:
                 effects.append(StateEffects(pipeline.name, continued.resolutions(), continued.non_restored()))

@@ -20,7 +20,7 @@ from statelib.flows.wiring import Deployment
 from statelib.functions.interval import IntervalResult
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import SubtaskReport
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.values import value_arrow_type
@@ -56,7 +56,7 @@ def import_statestore(
     :func:`begin_import`, :func:`read_statestore` and :func:`entries_of`. After an error, the savepoint is aborted."""
     rows = entries_of(read_statestore(spark, wanted.location, wanted.options), pipeline, wanted.mapping)
     begun = begin_import(deployment, pipeline, str(wanted), owner)
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     if not begun.already_completed:
         try:
             _take(deployment, pipeline, wanted.mapping.state, rows, begun.checkpoint_id)

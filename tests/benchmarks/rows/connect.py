@@ -14,7 +14,7 @@ from statelib_airflow.runtime.jobs import job
 from demo.spark_start import FAST, fast_start
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import open_checkpoint
 from tests.benchmarks.checks import Totals, expected, of_statelib, verdict
 from tests.benchmarks.events import batch_directory, interval, new_deployment, new_pipeline, write_batches
@@ -60,7 +60,7 @@ class Job:
         return Contender(self._run, self._begin, self._register)
 
     def totals(self) -> Totals:
-        record = self._deployment.catalog().list(PipelineName(self._pipeline.name))[0]
+        record = self._deployment.catalog().list(self._pipeline.name)[0]
         opened = open_checkpoint(record.directory, storage_root=self._deployment.storage_root)
         return of_statelib(opened.to_arrow("activity", self._deployment.work_directory))
 

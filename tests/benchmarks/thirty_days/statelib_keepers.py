@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import PipelineName
 from statelib.savepoints.opened import open_checkpoint
 from tests.benchmarks.events import new_deployment, new_pipeline
 from tests.benchmarks.in_process import Subtasks
@@ -52,7 +51,7 @@ def deployed(root: Path, mode: Mode, setting: str) -> tuple[Deployment, Pipeline
 
 
 def exported(deployment: Deployment, pipeline: Pipeline, target: Path) -> None:
-    newest = max(deployment.catalog().list(PipelineName(pipeline.name)), key=lambda record: record.checkpoint_id)
+    newest = max(deployment.catalog().list(pipeline.name), key=lambda record: record.checkpoint_id)
     opened = open_checkpoint(newest.directory, storage_root=deployment.storage_root)
     rows = pl.DataFrame(opened.to_arrow("activity", deployment.work_directory).select(["key", "value"]))
     state = rows.unnest("value").unnest("last").rename({"by_ts": "ts", "value": "text"})

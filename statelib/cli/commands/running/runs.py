@@ -25,7 +25,6 @@ from statelib.flows.savepoint.steps import FORMATS
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount, keys_and_entries
 from statelib.model.checkpoint import DataInterval
-from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
 
@@ -177,7 +176,7 @@ def _applied(
 
 def _registered(deployment: Deployment, pipeline: Pipeline, interval: DataInterval) -> Results:
     """Return the checkpoint of an interval that failed, if it is registered and only not published."""
-    name = PipelineName(pipeline.name)
+    name = pipeline.name
     head = deployment.catalog().head(name).head
     record = None if head is None else deployment.catalog().get(name, head)
     return [(record, False)] if record is not None and record.interval == interval else []

@@ -14,7 +14,6 @@ from statelib.flows.publication.steps import publish_tables
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.failure import CheckpointFailureReason
-from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.spark.snapshot.group import Member, run_group
 from statelib.spark.snapshot.runs.whole_run import Step
@@ -61,7 +60,7 @@ def run_group_interval(
 def _register(deployment: Deployment, pipeline: Pipeline, begun: Begun, result: GroupResult) -> None:
     """Check and register a checkpoint, and publish the tables of its pipeline."""
     if begun.already_completed:
-        record = deployment.catalog().get(PipelineName(pipeline.name), begun.checkpoint_id)
+        record = deployment.catalog().get(pipeline.name, begun.checkpoint_id)
     else:
         report = check(deployment, pipeline, begun.checkpoint_id)
         record = register(deployment, pipeline, begun.checkpoint_id, report.report_uri)

@@ -14,7 +14,6 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.failure import CheckpointFailureReason
-from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
 from statelib.spark.session.job_failures import as_own
@@ -121,7 +120,7 @@ def _finished(
 ) -> CheckpointRecord:
     number = begun.checkpoint_id
     if begun.already_completed:
-        return deployment.catalog().get(PipelineName(pipeline.name), number)
+        return deployment.catalog().get(pipeline.name, number)
     reason = CheckpointFailureReason.TASK_FAILURE
     try:
         step("snapshot")
