@@ -29,8 +29,6 @@ from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner, PipelineHead
 
 _GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
-CHUNK = 500
-"""The largest number of names in one statement: databases limit the number of bound values."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +164,8 @@ class Cleanup:
             )
             chosen = [file.uri for file in _files(connection, pipeline, unneeded) if ours(file)]
             condemned: list[str] = []
-            for start in range(0, len(chosen), CHUNK):
-                named = FILE.c.file_id.in_(chosen[start : start + CHUNK])
+            for some in queries.in_chunks(chosen):
+                named = FILE.c.file_id.in_(some)
                 changed = update(FILE).where(FILE.c.pipeline == pipeline, unneeded, named).values(state="CONDEMNED")
                 condemned += connection.execute(changed.returning(FILE.c.file_id)).scalars()
             return _log(connection, (pipeline, run_id, "CONDEMNED", now_ms), condemned)
@@ -250,10 +248,10 @@ class Cleanup:
         """Mark CONDEMNED files as DELETED. They must be deleted from storage already."""
         now_ms = self.clock()
         with self.transaction("confirm files") as connection:
-            for start in range(0, len(uris), CHUNK):
+            for some in queries.in_chunks(uris):
                 gone = connection.execute(
                     update(FILE)
-                    .where(FILE.c.file_id.in_(uris[start : start + CHUNK]), FILE.c.state == "CONDEMNED")
+                    .where(FILE.c.file_id.in_(some), FILE.c.state == "CONDEMNED")
                     .values(state="DELETED")
                     .returning(FILE.c.file_id)
                 ).scalars()
@@ -265,12 +263,12 @@ class Cleanup:
         event = CheckpointEvent.DISCARDED
         with self.transaction("confirm checkpoints") as connection:
             leases.lock(connection, pipeline, self.clock())
-            for start in range(0, len(numbers), CHUNK):
+            for some in queries.in_chunks(numbers):
                 connection.execute(
                     update(CHECKPOINT)
                     .where(
                         CHECKPOINT.c.pipeline == pipeline,
-                        CHECKPOINT.c.checkpoint_id.in_(numbers[start : start + CHUNK]),
+                        CHECKPOINT.c.checkpoint_id.in_(some),
                         CHECKPOINT.c.state.in_(before(event)),
                     )
                     .values(state=after(event))
@@ -324,12 +322,12 @@ def _subsume(
     connection: Connection, pipeline: PipelineName, chosen: Collection[CheckpointId], only: ColumnElement[bool]
 ) -> int:
     event, numbers, changed = CheckpointEvent.SUBSUMED, sorted(set(chosen)), 0
-    for start in range(0, len(numbers), CHUNK):
+    for some in queries.in_chunks(numbers):
         changed += connection.execute(
             update(CHECKPOINT)
             .where(
                 CHECKPOINT.c.pipeline == pipeline,
-                CHECKPOINT.c.checkpoint_id.in_(numbers[start : start + CHUNK]),
+                CHECKPOINT.c.checkpoint_id.in_(some),
                 CHECKPOINT.c.state.in_(before(event)),
                 only,
             )

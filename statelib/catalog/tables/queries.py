@@ -1,6 +1,7 @@
 """SELECT statements on the checkpoint table, and reading one checkpoint, which every part of the catalog does."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection, Select, or_, select
 
@@ -13,6 +14,15 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 
 _C = CHECKPOINT.c
+_CHUNK = 250
+"""The largest number of names in one statement: databases limit the number of bound values, and a name may have two."""
+_T = TypeVar("_T")
+
+
+def in_chunks(names: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Yield the names in parts of which each fits into one statement."""
+    for start in range(0, len(names), _CHUNK):
+        yield names[start : start + _CHUNK]
 
 
 def one(pipeline: PipelineName, checkpoint_id: CheckpointId) -> Select[tuple[object, ...]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select, true, tuple_
 
+from statelib.catalog.tables.queries import in_chunks
 from statelib.catalog.tables.row_checks import Fault, checked, damaged
 from statelib.catalog.tables.schema import QUALITY_RESULT
 from statelib.model.ids import CheckpointId, PipelineName
@@ -13,7 +14,6 @@ from statelib.model.quality import GateSummary, QualityResult, Severity
 
 _Q = QUALITY_RESULT.c
 _KEY = (_Q.pipeline, _Q.checkpoint_id)
-_CHUNK = 250
 Summaries = dict[tuple[PipelineName, CheckpointId], GateSummary]
 
 
@@ -25,8 +25,8 @@ def summaries(connection: Connection, pipeline: PipelineName | None = None) -> S
 def summaries_of(connection: Connection, checkpoints: Sequence[tuple[PipelineName, CheckpointId]]) -> Summaries:
     """Return the number of checks per checkpoint. Checkpoints that the gate has not judged are omitted."""
     by_checkpoint: Summaries = {}
-    for start in range(0, len(checkpoints), _CHUNK):
-        by_checkpoint |= _summaries(connection, tuple_(*_KEY).in_(checkpoints[start : start + _CHUNK]))
+    for some in in_chunks(checkpoints):
+        by_checkpoint |= _summaries(connection, tuple_(*_KEY).in_(some))
     return by_checkpoint
 
 

@@ -14,6 +14,7 @@ from statelib.catalog.commit.admission import failed_in_a_row
 from statelib.catalog.engine import Transaction
 from statelib.catalog.tables import verdicts
 from statelib.catalog.tables.checking import RowFault, check_rows
+from statelib.catalog.tables.queries import in_chunks
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.rows import events_of, interval_of
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
@@ -38,7 +39,6 @@ SORTS: dict[str, ColumnElement[int]] = {
 }
 """The columns by which a history can be sorted. NULL comes last in both directions."""
 MAX_PAGE, MAX_LINEAGE, MAX_HOLDERS, MAX_CHECKS = 500, 200, 20, 1000
-_CHUNK = 500
 _GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
 _PENDING = (_C.state == literal_column("'PENDING'")) & (_C.kind == literal_column("'CHECKPOINT'"))
 """The condition of the partial index, with literals: with bound parameters SQLite would not use the index."""
@@ -259,8 +259,8 @@ class Browsing:
         are omitted."""
         by_uri: dict[str, Holders] = {}
         with self.transaction(read_only=True) as connection:
-            for start in range(0, len(uris), _CHUNK):
-                by_uri |= _holders(connection, entry, uris[start : start + _CHUNK])
+            for some in in_chunks(uris):
+                by_uri |= _holders(connection, entry, some)
         return by_uri
 
 
