@@ -9,9 +9,9 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import DOUBLE, LONG, STRING, Field, Row
 from statelib.serializers.entries.keys import encode_keys, key_groups
-from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.rows import StateRows, join_rows
 from statelib.serializers.entries.values import value_arrow_type
-from statelib.wire.ragged import Ragged, concat
+from statelib.wire.ragged import Ragged
 
 TOTALS = StateDescriptor("totals", StateKind.VALUE, Row((Field("count", LONG), Field("last", STRING))))
 MEANS = StateDescriptor("means", StateKind.REDUCING, DOUBLE)
@@ -87,4 +87,4 @@ def all_entries(backend: KeyedStateBackend) -> dict[str, dict[bytes, bytes]]:
 def scanned(backend: KeyedStateBackend, state: str) -> StateRows:
     """Return all rows of a scan as one batch."""
     batches = list(backend.scan(state))
-    return StateRows(concat([b.keys for b in batches]), concat([b.values for b in batches]))
+    return join_rows(batches)

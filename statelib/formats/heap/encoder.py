@@ -17,8 +17,7 @@ from statelib.formats.keyed.group_windows import WINDOW_BYTES, GroupWindows, Lar
 from statelib.formats.keyed.header import encode_header
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.serializers.entries.rows import NO_ROWS, StateRows
-from statelib.wire.ragged import concat
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
 
 _KEY_GROUP = struct.Struct(">i")
 _STATE = struct.Struct(">Hi")
@@ -122,7 +121,7 @@ def _with_whole_maps(
     """Yield the parts, cut where an entry of the stream begins: the rows of one map stay together."""
     held = NO_ROWS
     for part, last in parts:
-        rows = StateRows(concat([held.keys, part.keys]), concat([held.values, part.values])) if len(held) else part
+        rows = join_rows([held, part]) if len(held) else part
         cut = len(rows) if last else last_entry(schema, descriptor, rows)
         if cut:
             yield StateRows(rows.keys.slice(0, cut), rows.values.slice(0, cut))

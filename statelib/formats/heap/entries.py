@@ -25,9 +25,9 @@ from statelib.serializers.entries.heap_values import (
     maps_to_heap,
 )
 from statelib.serializers.entries.keys import KeyParts, join_keys, split_keys
-from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows, key_groups_of
 from statelib.serializers.registry import codec_of
-from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, join, offsets_of
+from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join, offsets_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ def count_entries(
     for rows in batches:
         if not len(rows):
             continue
-        both = StateRows(concat([before.keys, rows.keys]), concat([before.values, rows.values]))
+        both = join_rows([before, rows])
         firsts = _firsts(schema, descriptor, both)
         groups = key_groups_of(both.keys, prefix_width(schema.max_parallelism))[firsts[firsts >= len(before)]]
         counts += np.bincount(groups - key_group_range.start, minlength=len(counts))

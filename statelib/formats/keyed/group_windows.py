@@ -10,8 +10,7 @@ from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.entries.rows import StateRows, key_groups_of
-from statelib.wire.ragged import concat
+from statelib.serializers.entries.rows import StateRows, join_rows, key_groups_of
 
 WINDOW_BYTES = 8 * 1024 * 1024
 """The size in bytes of the keys and values in one window; an encoder needs several times as much memory."""
@@ -177,8 +176,7 @@ class _Source:
     def _joined(self, group: int, stop: int) -> tuple[StateRows, npt.NDArray[np.int64]]:
         """Return all rows as one, and the row at which each key group begins."""
         if len(self._rows) != 1:
-            keys, values = concat([r.keys for r in self._rows]), concat([r.values for r in self._rows])
-            self._rows = [StateRows(keys, values)]
+            self._rows = [join_rows(self._rows)]
             self._groups = [np.concatenate([np.empty(0, np.int32), *self._groups])]
         return self._rows[0], np.searchsorted(self._groups[0], np.arange(group, stop + 1)).astype(np.int64)
 

@@ -21,9 +21,9 @@ from statelib.restore.check import check_statistics, cut_statistics
 from statelib.restore.entries import EntryReader
 from statelib.savepoints.opened import Checkpoint, located
 from statelib.serializers.columns.cursors import require
-from statelib.serializers.entries.rows import StateRows, key_groups_of, statistics_of
+from statelib.serializers.entries.rows import StateRows, join_rows, key_groups_of, statistics_of
 from statelib.storage.registry import PLACES
-from statelib.wire.ragged import Ragged, concat, gather
+from statelib.wire.ragged import Ragged, gather
 
 Mask = npt.NDArray[np.bool_]
 """A boolean per key group, for the key groups 0 to max_parallelism - 1."""
@@ -106,7 +106,7 @@ class Side:
             if source.handle.key_group_range.end <= runs[-1].end:
                 self._readers.pop(number).close()
         self._read |= window
-        states = [_joined(of_state) for of_state in batches]
+        states = [join_rows(of_state) for of_state in batches]
         self._counted += [len(rows) for rows in states]
         self._check(states, runs, window)
         return [_without_padding(d, rows) for d, rows in zip(self.schema.states, states, strict=True)]
@@ -155,12 +155,6 @@ def _content(directory: str, handle: KeyedStateHandle) -> object:
         materialized = tuple(_content(directory, part) for part in handle.materialized)
         return handle.key_group_range, materialized, tuple(map(place, log_streams(handle))), handle.log
     return type(handle), handle.key_group_range, handle.offsets, place(handle.stream)
-
-
-def _joined(batches: list[StateRows]) -> StateRows:
-    if len(batches) == 1:
-        return batches[0]
-    return StateRows(concat([b.keys for b in batches]), concat([b.values for b in batches]))
 
 
 def _without_padding(descriptor: StateDescriptor, rows: StateRows) -> StateRows:

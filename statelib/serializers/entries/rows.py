@@ -57,6 +57,8 @@ def join_rows(parts: Sequence[StateRows]) -> StateRows:
     """Return the entries of all parts, in their order."""
     if not parts:
         return NO_ROWS
+    if len(parts) == 1:
+        return parts[0]
     return StateRows(concat([part.keys for part in parts]), concat([part.values for part in parts]))
 
 

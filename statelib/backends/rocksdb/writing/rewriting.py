@@ -14,8 +14,7 @@ from statelib.backends.keys.order import byte_order
 from statelib.backends.rocksdb.database import family_options, rocksdb_errors
 from statelib.backends.rocksdb.reading.entries import Matched, StoredState
 from statelib.backends.rocksdb.writing.new_tables import NewTables
-from statelib.serializers.entries.rows import StateRows
-from statelib.wire.ragged import concat
+from statelib.serializers.entries.rows import StateRows, join_rows
 
 Rows = npt.NDArray[np.int64]
 
@@ -60,6 +59,6 @@ def _merged(rows: StateRows, at: Rows, changed: StateRows, removed: npt.NDArray[
     source = np.arange(len(rows))
     source[at[~is_new]] = np.where(removed, -1, len(rows) + np.arange(len(changed)))[~is_new]
     added = len(rows) + np.flatnonzero(is_new & ~removed)
-    both = StateRows(concat([rows.keys, changed.keys]), concat([rows.values, changed.values]))
+    both = join_rows([rows, changed])
     merged = both.take(np.append(source[source >= 0], added))
     return merged.take(byte_order(merged.keys)) if len(added) else merged
