@@ -1,17 +1,22 @@
 """The views for SQL, on both databases, show the content of the catalog."""
 
+import dataclasses
 import re
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from alembic.command import upgrade as real_upgrade
 from sqlalchemy import create_engine, text
 
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.views.history import CHECKPOINT_HISTORY, VIEWS
+from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import SnapshotMeasure
 from statelib.model.failure import CheckpointFailureReason
+from statelib.model.ids import CheckpointId
+from statelib.model.record import mend_key, mended_interval
 from tests.contract import catalog_kit
 from tests.contract.catalog_kit import PIPE, complete, day, locate, request
 
@@ -41,6 +46,43 @@ def test_the_row_of_a_completed_checkpoint_has_all_its_facts(catalog: Catalog) -
     assert newest["events_per_second"] == pytest.approx(second.events.applied * 1000 / newest["duration_ms"])
     assert (newest["entries"], newest["size_bytes"]) == (second.entries, second.size_bytes)
     assert newest["attempts"] == 1
+
+
+def test_a_correction_has_the_interval_that_it_corrects(catalog: Catalog) -> None:
+    mended = day(0)
+    wanted = dataclasses.replace(request(1), interval=None, mends=mended, key=mend_key(mended, CheckpointId(1)))
+    complete(catalog, 0)
+    catalog.begin(wanted, locate)
+    correction, other = catalog.history.checkpoints(PIPE, None)
+    assert (correction["interval_start"], correction["interval_end_ms"]) == (None, None)
+    assert (correction["mended_start"], correction["mended_end"]) == (iso(mended.start_ms), iso(mended.end_ms))
+    assert (correction["mended_start_ms"], correction["mended_end_ms"]) == (mended.start_ms, mended.end_ms)
+    assert [other[f"mended_{name}"] for name in ("start", "end", "start_ms", "end_ms")] == [None] * 4
+
+
+@pytest.mark.parametrize("key", ["mend:", "mend::@", "mend:x:y@1", "mend:-5:-1@7", "a mend:1:2@3"])
+def test_only_the_key_of_a_correction_has_a_mended_interval(catalog: Catalog, url: str, key: str) -> None:
+    complete(catalog, 0)
+    with create_engine(url).begin() as connection:
+        connection.execute(text("UPDATE checkpoint SET idempotency_key = :key"), {"key": key})
+        found = connection.execute(text("SELECT mended_start_ms, mended_end_ms FROM checkpoint_history")).one()
+    mended = mended_interval(key)
+    assert tuple(found) == ((None, None) if mended is None else (mended.start_ms, mended.end_ms))
+
+
+def test_a_catalog_of_the_first_schema_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Catalog(url, catalog_kit.clock)
+    with monkeypatch.context() as patched:
+        patched.setattr("alembic.command.upgrade", lambda config, _: real_upgrade(config, "0007"))
+        old.migrate()
+    with create_engine(url).begin() as connection:
+        names = list(connection.execute(text("SELECT * FROM checkpoint_history")).keys())
+        assert "mended_start" not in names
+    with pytest.raises(InvalidRequestError, match="expected schema 0008, found 0007"):
+        complete(Catalog(url, catalog_kit.clock), 0)
+    old.migrate()
+    complete(old, 0)
+    assert old.history.checkpoints(PIPE, None)[0]["mended_start"] is None
 
 
 def test_the_row_has_the_measured_cost_if_there_is_one(catalog: Catalog) -> None:

@@ -26,7 +26,7 @@ HELD = {
     "statelib_jobs/py.typed",
     "statelib/cli/spark-log4j2.properties",
     "statelib/catalog/migrations/env.py",
-    "statelib/catalog/migrations/versions/v0007_catalog.py",
+    "statelib/catalog/migrations/versions/v0008_mended_interval.py",
     "statelib/testing/suites/backend.py",
     "statelib_airflow/operators.py",
     "statelib_airflow/page/dist/index.html",

@@ -4,14 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from statelib.catalog.catalog import Catalog
 from statelib.cli.ending import errors
 from statelib.cli.options import Json, PipelineOption
 from statelib.cli.presenters.blocks import Note, TableColumn, TextTable, present
 from statelib.cli.presenters.values import count, duration, minute, size
 from statelib.flows import wiring
 from statelib.flows.views.inspection import check_pipeline
-from statelib.model.checkpoint import SnapshotKind
 
 _COLUMNS = (
     TableColumn("checkpoint"), TableColumn("interval (UTC)"), TableColumn("state"), TableColumn("took", right=True),
@@ -33,27 +31,24 @@ def history(
     with errors(as_json):
         deployment = wiring.begun_deployment()
         name = check_pipeline(deployment, pipeline) if pipeline else None
-        catalog = deployment.catalog()
-        rows = catalog.history.checkpoints(name, limit)[::-1]
-        cells = [] if as_json else [_cells(row, _span(catalog, row)) for row in rows]
+        rows = deployment.catalog().history.checkpoints(name, limit)[::-1]
+        cells = [] if as_json else [_cells(row) for row in rows]
     block = TextTable("History", _COLUMNS, cells) if rows else Note("no checkpoints")
     present(rows, [block], as_json)
 
 
-def _span(catalog: Catalog, row: dict[str, Any]) -> str:
+def _span(row: dict[str, Any]) -> str:
     """Return the start of the interval that a checkpoint applied or corrects, or the word for a savepoint."""
     if row["interval_start_ms"] is not None:
         return minute(row["interval_start_ms"])
-    may_mend = row["kind"] == SnapshotKind.CHECKPOINT
-    mends = catalog.browsing.entry(row["pipeline"], row["checkpoint_id"]).mends if may_mend else None
-    return row["kind"].lower() if mends is None else f"mends {minute(mends.start_ms)}"
+    return row["kind"].lower() if row["mended_start_ms"] is None else f"mends {minute(row['mended_start_ms'])}"
 
 
-def _cells(row: dict[str, Any], span: str) -> list[str]:
+def _cells(row: dict[str, Any]) -> list[str]:
     rate = row["events_per_second"]
     return [
         f"{row['pipeline']}/{row['checkpoint_id']}",
-        span,
+        _span(row),
         "head" if row["is_head"] else row["state"].lower(),
         *(duration(row[name]) for name in ("duration_ms", "sync_ms", "async_ms", "upload_ms")),
         size(row["size_bytes"]),
