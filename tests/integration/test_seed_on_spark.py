@@ -9,12 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.verification.snapshots import verify
 from statelib.spark.imports.seed import SeedTable, seed_from_table
+from statelib.spark.imports.seed_columns import STATE, map_table
 from tests.support.worlds import checkpoint_of, day, new_deployment
 
 PIPELINE = """\
@@ -165,6 +167,48 @@ def test_files_with_other_columns_or_types_are_refused(spark: SparkSession, tmp_
     pq.write_table(shorts.set_column(0, "customer", [["b"]]).drop_columns(["unused"]), table / "2.parquet")
     record, _ = seed(spark, deployment, SeedTable(str(table), "parquet"))
     assert deployment.open(record).to_arrow("total").num_rows == 2
+
+
+def test_dots_in_names_divide_no_name(spark: SparkSession) -> None:
+    columns = {"a.b": "string", "x": "long", "n.m": "long"}
+    fields = {"m": "sum", "n.m": "max", "n": "avg"}
+    aggregates: dict[str, dict[str, object]] = {name: {"agg": agg, "of": "x"} for name, agg in fields.items()}
+    aggregates["best"] = {"agg": "top", "of": "x", "by": "n.m", "n": 1}
+    pipeline = Pipeline.model_validate(
+        {"name": "p", "source": {"path": "{start}", "columns": columns}, "key": "a.b", "backend": "heap",
+         "states": {"s.t": {"kind": "value", "fields": aggregates}}}
+    )  # fmt: skip
+    best = "array(struct(1 AS value, 2 AS `by_n.m`)) AS best"
+    table = spark.sql(f"SELECT 'k' AS `a.b`, 5 AS m, 7 AS `n.m`, struct(12 AS sum, 3 AS count) AS n, {best}")
+    value = map_table(table, pipeline, {}).frame.first()
+    assert value is not None
+    assert value.asDict(recursive=True) == {
+        "a.b": "k",
+        f"{STATE}s.t": {"m": 5, "n.m": 7, "n": {"sum": 12.0, "count": 3}, "best": [{"value": 1, "by_n.m": 2}]},
+    }
+    mapped = map_table(table, pipeline, {"n.m": "m + 1", "s.t.m": "`n.m`", "n.sum": "13", "n.count": "2"}).frame.first()
+    assert mapped is not None
+    assert mapped.asDict(recursive=True)[f"{STATE}s.t"] == {
+        "m": 7, "n.m": 6, "n": {"sum": 13.0, "count": 2}, "best": [{"value": 1, "by_n.m": 2}]
+    }  # fmt: skip
+    with pytest.raises(InvalidRequestError, match=r"nothing fills s\.t\.m") as caught:
+        map_table(table.drop("m"), pipeline, {})
+    assert caught.value.hint.endswith("--without s.t")
+
+
+def test_a_name_of_two_parts_is_refused(spark: SparkSession) -> None:
+    states = {
+        "s": {"kind": "value", "fields": {"n.m": {"agg": "count"}}},
+        "s.n": {"kind": "value", "fields": {"m": {"agg": "count"}}},
+    }
+    source = {"path": "{start}", "columns": {"k": "string"}}
+    pipeline = Pipeline.model_validate({"name": "p", "source": source, "key": "k", "states": states, "backend": "heap"})
+    table = spark.sql("SELECT 'k' AS k, 1 AS `n.m`, 2 AS m")
+    row = map_table(table, pipeline, {}).frame.first()
+    assert row is not None
+    assert [value.asDict() for value in row[1:]] == [{"n.m": 1}, {"m": 2}]
+    with pytest.raises(InvalidRequestError, match=r"--map s\.n\.m=m: 2 parts of the key and the states have this name"):
+        map_table(table, pipeline, {"s.n.m": "m"})
 
 
 @pytest.mark.timeout(600)

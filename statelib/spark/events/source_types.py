@@ -42,15 +42,16 @@ def spark_name(type_: StateType) -> str:
 
 def sql_type(type_: StateType) -> str:
     """Return the type of a column as SQL takes it, in which the names of fields are quoted."""
-    return _in_sql(spark_type(codec_of(type_).arrow_type))
+    return in_sql(spark_type(codec_of(type_).arrow_type))
 
 
-def _in_sql(type_: DataType) -> str:
+def in_sql(type_: DataType) -> str:
+    """Return a type of Spark as SQL takes it, in which the names of fields are quoted."""
     if isinstance(type_, StructType):
-        return f"struct<{', '.join(f'{quoted(field.name)}: {_in_sql(field.dataType)}' for field in type_.fields)}>"
+        return f"struct<{', '.join(f'{quoted(field.name)}: {in_sql(field.dataType)}' for field in type_.fields)}>"
     if isinstance(type_, ArrayType | MapType):
         name = "array" if isinstance(type_, ArrayType) else "map"
-        return f"{name}<{', '.join(map(_in_sql, _inner(type_)))}>"
+        return f"{name}<{', '.join(map(in_sql, _inner(type_)))}>"
     return type_.simpleString()
 
 

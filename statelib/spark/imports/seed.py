@@ -89,7 +89,7 @@ def mapped_table(spark: SparkSession, deployment: Deployment, pipeline: Pipeline
         )
     rows = map_table(frame, pipeline, table.mapping, table.without)
     if within_reach:
-        used = Used([*rows.expressions.values(), table.where], merges_schemas(table.options))
+        used = Used([*(text for _, text in rows.expressions), table.where], merges_schemas(table.options))
         check_files(frame, table.format, used, table.place)
     return rows
 

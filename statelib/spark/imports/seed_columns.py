@@ -1,7 +1,8 @@
 """The mapping of a table to the key and the states of a pipeline, as SQL expressions on the table's columns.
 
 Each part of the state is a slot with a path: a column of the key (``customer``), a state (``recent``), a field of a
-state (``total.amount``), or a part of a field, where an aggregate stores more than one number (``total.mean.sum``)."""
+state (``total.amount``), or a part of a field, where an aggregate stores more than one number (``total.mean.sum``). A
+name may have dots, so a path is only what users write; ``Slot.steps`` tells slots apart."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.arrow_types import spark_type
 from statelib.spark.events.source_columns import checked_expression
-from statelib.spark.events.source_types import is_read_as, quoted
+from statelib.spark.events.source_types import in_sql, is_read_as, quoted
 
 STATE = "__statelib_state_"
 """The start of the names of the columns that hold the values of the states."""
@@ -28,12 +29,24 @@ STATE = "__statelib_state_"
 
 @dataclass(frozen=True)
 class Slot:
-    """A part of the state that a table fills. ``name``: the column that fills it by default, '' if none does."""
+    """A part of the state that a table fills. ``steps``: the names of the state, the field and the part, as far as it
+    has them; '' and the name for a column of the key. ``name``: the column that fills it by default, '' if none
+    does."""
 
-    path: str
+    steps: tuple[str, ...]
     arrow: pa.DataType
     name: str = ""
     parts: tuple["Slot", ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The name of the slot in ``--map`` and in errors."""
+        return ".".join(filter(None, self.steps))
+
+    @property
+    def short(self) -> str:
+        """The path without the state, '' for a state."""
+        return ".".join(self.steps[1:])
 
     @property
     def spark(self) -> DataType:
@@ -43,11 +56,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class MappedTable:
-    """A table whose columns are mapped to a pipeline. ``expressions``: the SQL expression per slot that is filled.
-    ``states``: the states that are filled, in the order of the pipeline file. ``frame``: the columns of the key, and
-    one column per state, in which null stands for no entry. ``columns``: their Arrow types."""
+    """A table whose columns are mapped to a pipeline. ``expressions``: the path and the SQL expression of each slot
+    that is filled. ``states``: the states that are filled, in the order of the pipeline file. ``frame``: the columns of
+    the key, and one column per state, in which null stands for no entry. ``columns``: their Arrow types."""
 
-    expressions: dict[str, str]
+    expressions: tuple[tuple[str, str], ...]
     states: tuple[str, ...]
     frame: DataFrame = field(repr=False)
     columns: pa.Schema = field(repr=False)
@@ -71,13 +84,13 @@ def map_table(
     schema = event_schema(pipeline)
     columns = [schema.field(slot.path) for slot in key] + [pa.field(f"{STATE}{s.path}", s.arrow) for s in states]
     names = tuple(slot.path for slot in states)
-    return MappedTable(mapper.used, names, table.selectExpr(*expressions), pa.schema(columns))
+    return MappedTable(tuple(mapper.used), names, table.selectExpr(*expressions), pa.schema(columns))
 
 
 def _key_slots(pipeline: Pipeline) -> list[Slot]:
     """Return the slot of each column of the key."""
     schema = event_schema(pipeline)
-    return [Slot(name, schema.field(name).type, name) for name in pipeline.key]
+    return [Slot(("", name), schema.field(name).type, name) for name in pipeline.key]
 
 
 def _state_slots(pipeline: Pipeline, without: Sequence[str]) -> list[Slot]:
@@ -114,18 +127,18 @@ def _state_slot(pipeline: Pipeline, descriptor: StateDescriptor, defaults: set[s
         )
     arrow = _plain_type(descriptor)
     if not pa.types.is_struct(arrow):
-        return Slot(name, arrow, name if name in defaults else "")
+        return Slot((name,), arrow, name if name in defaults else "")
     parts = tuple(
-        _parts_of(Slot(f"{name}.{part.name}", part.type, part.name if part.name in defaults else "")) for part in arrow
+        _parts_of(Slot((name, part.name), part.type, part.name if part.name in defaults else "")) for part in arrow
     )
-    return Slot(name, arrow, "", parts)
+    return Slot((name,), arrow, "", parts)
 
 
 def _parts_of(slot: Slot) -> Slot:
     """Return the slot with the parts of a value that is stored as several."""
     if not pa.types.is_struct(slot.arrow):
         return slot
-    return replace(slot, parts=tuple(_parts_of(Slot(f"{slot.path}.{part.name}", part.type)) for part in slot.arrow))
+    return replace(slot, parts=tuple(_parts_of(Slot((*slot.steps, part.name), part.type)) for part in slot.arrow))
 
 
 def _plain_type(descriptor: StateDescriptor) -> pa.DataType:
@@ -144,29 +157,41 @@ def _all_slots(slots: Sequence[Slot]) -> Iterator[Slot]:
         yield from _all_slots(slot.parts)
 
 
-def _resolved(mapping: Mapping[str, str], slots: Sequence[Slot]) -> dict[str, str]:
-    """Return the mapping by the paths of slots. A path may leave out the state if only one state has such a field.
+def _resolved(mapping: Mapping[str, str], slots: Sequence[Slot]) -> dict[tuple[str, ...], str]:
+    """Return the mapping by the steps of slots. A path may leave out the state if only one state has such a field.
 
     Raises InvalidRequestError (``bad-mapping``)."""
-    paths = {slot.path for slot in _all_slots(slots)}
-    short: dict[str, list[str]] = {}
-    for path in paths:
-        short.setdefault(path.partition(".")[2], []).append(path)
-    resolved: dict[str, str] = {}
+    every = list(_all_slots(slots))
+    resolved: dict[tuple[str, ...], str] = {}
     for name, text in mapping.items():
-        candidates = [name] if name in paths else short.get(name, [])
+        candidates = [slot for slot in every if slot.path == name] or [slot for slot in every if slot.short == name]
         if len(candidates) != 1:
-            close = get_close_matches(name, [*paths, *filter(None, short)], 1)
-            several = f"it can be {' or '.join(sorted(candidates))}" if candidates else "there is no such key or field"
-            raise InvalidRequestError(
-                f"--map {name}={text}: {several}",
-                kind="bad-mapping",
-                hint=f"did you mean {close[0]!r}?" if close and not candidates else f"expected {_listed(slots)}",
-            )
-        if candidates[0] in resolved:
-            raise InvalidRequestError(f"--map {name}={text}: {candidates[0]} is mapped twice", kind="bad-mapping")
-        resolved[candidates[0]] = text
+            raise _not_one(f"--map {name}={text}", name, candidates, slots)
+        if candidates[0].steps in resolved:
+            raise InvalidRequestError(f"--map {name}={text}: {candidates[0].path} is mapped twice", kind="bad-mapping")
+        resolved[candidates[0].steps] = text
     return resolved
+
+
+def _not_one(what: str, name: str, candidates: Sequence[Slot], slots: Sequence[Slot]) -> InvalidRequestError:
+    """Return the error for a name of no slot, or of several ones."""
+    paths = sorted({slot.path for slot in candidates})
+    if len(candidates) > len(paths):
+        return InvalidRequestError(
+            f"{what}: {len(candidates)} parts of the key and the states have this name",
+            kind="bad-mapping",
+            hint="give one of them a name without dots in the pipeline file, or one that no other has",
+        )
+    if candidates:
+        several = f"it can be {' or '.join(paths)}"
+        return InvalidRequestError(f"{what}: {several}", kind="bad-mapping", hint=f"expected {_listed(slots)}")
+    names = {known for slot in _all_slots(slots) for known in (slot.path, slot.short) if known}
+    close = get_close_matches(name, sorted(names), 1)
+    return InvalidRequestError(
+        f"{what}: there is no such key or field",
+        kind="bad-mapping",
+        hint=f"did you mean {close[0]!r}?" if close else f"expected {_listed(slots)}",
+    )
 
 
 def _listed(slots: Sequence[Slot]) -> str:
@@ -175,19 +200,19 @@ def _listed(slots: Sequence[Slot]) -> str:
 
 @dataclass
 class _Mapper:
-    """The making of the SQL expressions of slots. ``used``: the expressions by path that were made so far; ``missing``:
-    the slots without one."""
+    """The making of the SQL expressions of slots. ``mapping``: those that are given, by the steps of slots. ``used``:
+    the paths and the expressions that were made so far; ``missing``: the slots without one."""
 
     table: DataFrame
     pipeline: Pipeline
-    mapping: Mapping[str, str]
-    used: dict[str, str] = field(default_factory=dict)
+    mapping: Mapping[tuple[str, ...], str]
+    used: list[tuple[str, str]] = field(default_factory=list)
     missing: list[Slot] = field(default_factory=list)
 
     def expression(self, slot: Slot) -> str:
         """Return the expression of a slot in its type. It is null if nothing fills it."""
-        text = self.mapping.get(slot.path)
-        by_parts = any(path.startswith(f"{slot.path}.") for path in self.mapping)
+        text = self.mapping.get(slot.steps)
+        by_parts = any(part.steps in self.mapping for part in _all_slots(slot.parts))
         if text is None and slot.name in self.table.columns and not by_parts:
             text = slot.name
         written = text
@@ -199,20 +224,19 @@ class _Mapper:
         if written is None or actual is None:
             self.missing.append(slot)
             return "NULL"
-        self.used[slot.path] = written
+        self.used.append((slot.path, written))
         if slot.parts or not fits(actual, slot.spark):
             raise self._wrong_type(slot, written, actual)
-        return f"CAST(({text}) AS {slot.spark.simpleString()})"
+        return f"CAST(({text}) AS {in_sql(slot.spark)})"
 
     def _struct(self, slot: Slot, text: str | None, actual: DataType | None) -> str:
         """Return the expression of a slot with parts; it is null where all of them are. ``text``: the column with these
         parts, if there is one."""
         if text is not None and isinstance(actual, StructType):
-            given = {
-                part.path: f"({text}).{quoted(name)}" for part in slot.parts if (name := _last(part)) in actual.names
-            }
+            inside = [part for part in slot.parts if part.steps[-1] in actual.names]
+            given = {part.steps: f"({text}).{quoted(part.steps[-1])}" for part in inside}
             self.mapping = given | dict(self.mapping)
-        parts = {_last(part): self.expression(part) for part in slot.parts}
+        parts = {part.steps[-1]: self.expression(part) for part in slot.parts}
         fields = ", ".join(f"{expression} AS {quoted(name)}" for name, expression in parts.items())
         present = " OR ".join(f"({expression}) IS NOT NULL" for expression in parts.values())
         return f"IF({present}, struct({fields}), NULL)"
@@ -234,10 +258,6 @@ class _Mapper:
             kind="column-type",
             hint=f"map {wanted}",
         )
-
-
-def _last(slot: Slot) -> str:
-    return slot.path.rpartition(".")[2]
 
 
 def fits(actual: DataType, wanted: DataType) -> bool:
@@ -268,8 +288,8 @@ def _is_narrowed(actual: str, wanted: str) -> bool:
 
 
 def _no_mapping(table: DataFrame, pipeline: Pipeline, missing: Sequence[Slot]) -> InvalidRequestError:
-    states = list(dict.fromkeys(slot.path.partition(".")[0] for slot in missing if slot.path not in pipeline.key))
-    empty = f"; or begin with a state empty: --without {states[0]}" if states else ""
+    state = next((slot.steps[0] for slot in missing if slot.steps[0]), "")
+    empty = f"; or begin with a state empty: --without {state}" if state else ""
     return InvalidRequestError(
         f"pipeline {pipeline.name}: nothing fills {', '.join(slot.path for slot in missing)}; the table has "
         f"{', '.join(f'{f.name} {f.dataType.simpleString()}' for f in table.schema.fields)}",

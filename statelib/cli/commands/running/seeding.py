@@ -163,7 +163,7 @@ def _of_table(chosen: _Seeding) -> tuple[str, Callable[[Any], Prepared]]:
 
     def prepare(spark: Any) -> Prepared:
         rows = mapped_table(spark, chosen.deployment, chosen.pipeline, table)
-        return {"states": list(rows.states), "mapping": rows.expressions}, lambda step: seed_from_table(
+        return {"states": list(rows.states), "mapping": dict(rows.expressions)}, lambda step: seed_from_table(
             spark, chosen.deployment, chosen.pipeline, table, chosen.until_ms, owner=OWNER, step=step, mapped=rows
         )
 
