@@ -26,6 +26,7 @@ from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.spark.imports.loaded_rows import load_rows
+from statelib.spark.imports.seed_rows import Entries
 from statelib.spark.imports.statestore import USER_KEY, VALUE, StateStoreMapping, entries_of, read_statestore
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.snapshot.driver import run_subtasks
@@ -52,8 +53,9 @@ def import_statestore(
     """Write a savepoint of the pipeline with the entries of the store, and return its completed record. The same import
     repeated returns the same savepoint. The entries become the pipeline's state when the savepoint is restored.
 
-    Raises InvalidRequestError (``duplicate-key``) if two entries of the store have the same key, and the errors of
-    :func:`begin_import`, :func:`read_statestore` and :func:`entries_of`. After an error, the savepoint is aborted."""
+    Raises InvalidRequestError (``duplicate-key``) if two entries of the store have the same key, and
+    (``bad-accumulator``) for a value that no events make, and the errors of :func:`begin_import`,
+    :func:`read_statestore` and :func:`entries_of`. After an error, the savepoint is aborted."""
     rows = entries_of(read_statestore(spark, wanted.location, wanted.options), pipeline, wanted.mapping)
     begun = begin_import(deployment, pipeline, str(wanted), owner)
     name = pipeline.name
@@ -111,11 +113,11 @@ class PutEntries:
     ) -> IntervalResult:
         if not len(entries):
             return IntervalResult()
-        mapped = backend.schema.state(self.state).user_key_type is not None
-        user_keys = entries[USER_KEY].combine_chunks() if mapped else None
-        repeated = load_rows(
-            backend, self.state, key_array(pipeline, entries), entries[VALUE].combine_chunks(), user_keys
-        )
+        descriptor = backend.schema.state(self.state)
+        user_keys = None if descriptor.user_key_type is None else entries[USER_KEY].combine_chunks()
+        given = Entries(descriptor, key_array(pipeline, entries), entries[VALUE].combine_chunks(), user_keys)
+        stored = given.stored(pipeline)
+        repeated = load_rows(backend, self.state, stored.keys, stored.values, stored.user_keys)
         if len(repeated):
             raise InvalidRequestError(
                 f"{pipeline.name}: state {self.state!r}: two entries of the store have the key {repeated[0]}",
