@@ -20,7 +20,7 @@ from statelib.spark.events.source_open import strict_options
 from statelib.spark.events.source_types import quoted
 from statelib.spark.events.tables.incremental import TablePlace, whole_table
 from statelib.spark.events.unread_files import check_all_files_are_read
-from statelib.spark.imports.seed_columns import STATE, MappedTable, map_table
+from statelib.spark.imports.seed_columns import MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
 from statelib.spark.session.either_kind import analysed
 from statelib.spark.session.job_failures import naming_what_failed
@@ -34,6 +34,8 @@ _OTHER_FORMAT = (
 )
 """The hint on a file of a seed that cannot be read. It has a place for the format."""
 _WITHOUT_CONNECTOR = ("delta", "iceberg")
+_TIMES = "__statelib_times"
+"""The column with the number of the rows of a key."""
 _NAME_ROWS = ("dbtable", "query")
 """The options of Spark's reader that say which rows of a database are read. Values of others may be secret."""
 
@@ -122,15 +124,14 @@ def seed_from_table(
 
 def _all_duplicates(pipeline: Pipeline, rows: MappedTable) -> InvalidRequestError | None:
     """Return the error that counts the repeated keys of the whole table, and not only those of one subtask."""
-    for state in rows.states:
-        filled = rows.frame.where(f.col(quoted(STATE + state)).isNotNull())
-        repeated = filled.groupBy(*map(quoted, pipeline.key)).count().where("count > 1")
-        total = repeated.agg(f.sum(f.col("count") - 1)).first()
-        if total is not None and total[0]:
-            examples = repeated.orderBy(f.desc("count")).drop("count").take(EXAMPLES)
-            texts = [tuple(row) if len(row) > 1 else row[0] for row in examples]
-            return duplicates(pipeline, state, int(total[0]), texts)
-    return None
+    keys = [f.col(quoted(name)) for name in pipeline.key]
+    keyed = rows.frame.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in pipeline.key))
+    repeated = keyed.groupBy(*keys).agg(f.count("*").alias(_TIMES)).where(f"{_TIMES} > 1")
+    total = repeated.agg(f.sum(f.col(_TIMES) - 1)).first()
+    if total is None or not total[0]:
+        return None
+    examples = repeated.orderBy(f.desc(_TIMES)).drop(_TIMES).take(EXAMPLES)
+    return duplicates(pipeline, int(total[0]), [tuple(row) if len(row) > 1 else row[0] for row in examples])
 
 
 def _opened(spark: SparkSession, pipeline: Pipeline, table: SeedTable) -> DataFrame:

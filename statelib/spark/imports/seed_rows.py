@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.aggregates.grouping import group_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator.state import OperatorStateBackend
 from statelib.definition.columns import key_array
@@ -46,12 +47,21 @@ class PutRows:
         if not len(rows):
             return IntervalResult()
         keys = key_array(pipeline, rows)
+        repeats = np.delete(np.arange(len(keys)), group_rows([keys]).first)
+        if len(repeats):
+            examples = keys.take(pa.array(repeats[:EXAMPLES])).to_pylist()
+            raise duplicates(pipeline, len(repeats), examples)
         timed, ttl = expired(backend, pipeline.ttl(), progress), pipeline.ttl()
         for state in self.states:
             entries = Entries.of(timed.schema.state(state), keys, rows[STATE + state].combine_chunks()).stored(pipeline)
             repeated = load_rows(timed, state, entries.keys, entries.values, entries.user_keys, timed=state in ttl)
             if len(repeated):
-                raise duplicates(pipeline, state, len(repeated), repeated[:EXAMPLES].to_pylist())
+                raise InvalidRequestError(
+                    f"{pipeline.name}: state {state!r}: a map has {number_of(len(repeated), 'user key')} more than "
+                    f"once, such as that of key {repeated[0]}",
+                    kind="duplicate-key",
+                    hint="make maps in which each user key is once, for example with map_from_entries",
+                )
         return IntervalResult()
 
 
@@ -99,11 +109,11 @@ class Entries:
         return Entries(self.descriptor, self.keys.filter(filled), values.filter(filled), user_keys)
 
 
-def duplicates(pipeline: Pipeline, state: str, number: int, examples: list[object]) -> InvalidRequestError:
+def duplicates(pipeline: Pipeline, number: int, examples: list[object]) -> InvalidRequestError:
     """Return the error for a table with several rows per key."""
     return InvalidRequestError(
-        f"{pipeline.name}: state {state!r}: {number_of(number, 'row')} of the table "
-        f"{'repeats' if number == 1 else 'repeat'} the key of another row, such as {', '.join(map(str, examples))}",
+        f"{pipeline.name}: {number_of(number, 'row')} of the table {'repeats' if number == 1 else 'repeat'} the key of "
+        f"another row, such as {', '.join(map(str, examples))}",
         kind=DUPLICATE_KEY,
         hint="a table has one row per key; GROUP BY the key in a view, and seed from the view",
     )

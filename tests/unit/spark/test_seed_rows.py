@@ -127,3 +127,21 @@ def test_a_value_that_no_events_make_is_refused(aggregate: dict[str, Any], given
 )  # fmt: skip
 def test_nulls_and_nan_count_as_in_events(aggregate: dict[str, Any], given: object, expected: object) -> None:
     assert repr(stored(aggregate, None, given)) == repr([None, expected])  # -0.0 equals 0.0
+
+
+def test_a_key_is_in_one_row_of_the_table_also_if_the_rows_fill_other_states() -> None:
+    counted = {"kind": "map", "user_key": "n", "value": {"agg": "count"}}
+    pipeline = pipeline_of({"a": {"kind": "reducing", "value": {"agg": "count"}}, "b": counted})
+    counts = pa.array([1, None, 1, None])
+    maps = pa.array([None, [(1, 1)], None, [(1, 1), (2, 1)]], pa.map_(pa.int64(), pa.int64()))
+
+    def put(keys: list[str], maps: pa.Array) -> None:
+        rows = pa.table({"k": keys, f"{STATE}a": counts, f"{STATE}b": maps})
+        PutRows(("a", "b"))(pipeline, backend_of(pipeline), rows, Progress(0, 0), OperatorStateBackend())
+
+    with pytest.raises(InvalidRequestError, match="2 rows of the table repeat the key of another row, such as x, y"):
+        put(["x", "x", "y", "y"], maps)
+    put(["x", "z", "y", "u"], maps)
+    twice = pa.array([None, [(1, 1), (1, 2)], None, None], maps.type)
+    with pytest.raises(InvalidRequestError, match=r"state 'b': a map has 1 user key more than once, .* of key z"):
+        put(["x", "z", "y", "u"], twice)
