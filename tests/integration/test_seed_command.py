@@ -134,6 +134,26 @@ def test_a_table_that_does_not_fit_is_refused_by_one_error(
     assert all(record.state is CheckpointState.ABORTED for record in catalog.list(PipelineName("sales")))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("short.csv", "customer,orders,amount\na,1\n", "a record that cannot be read as a whole"),
+        ("cut.json", '{"customer": "a", "orders": 1, "amount": 2}\n{"customer": "b", "ord\n', "--option mode=DROPMAL"),
+        ("joined.json", '{"customer": "a", "orders": 1, "amount": 2} {"customer": "b"}\n', "--option mode=PERMISSIVE"),
+    ],
+)
+def test_a_damaged_record_is_refused_with_the_option_of_the_command(
+    deployment: Deployment, name: str, text: str, expected: str
+) -> None:
+    (Path(deployment.data) / name).write_text(text)
+    option = () if name.endswith("json") else ("--option", "header=true", "--option", "inferSchema=true")
+    command = words(deployment, name, "--format", name[-4:].strip("."), *option, *MEAN, "--yes")
+    message = call(deployment, *command).stderr
+    assert expected in message
+    assert "'--option mode=" in message
+    assert "options:" not in message
+
+
 def test_states_that_a_table_cannot_fill_begin_empty_on_request(deployment: Deployment) -> None:
     window = "hours: {kind: value, window: {time: at, tumbling: 1h, retain: 1d}, value: {agg: count}}"
     define(deployment, "windowed", window)

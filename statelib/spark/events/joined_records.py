@@ -21,9 +21,12 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[{}\[\]]', re.DOTAL
 _NEXT = re.compile(r"[{\[]")
 
 
-def check_joined_records(spark: SparkSession, pipeline: str, path: str, options: Mapping[str, str]) -> None:
+def check_joined_records(
+    spark: SparkSession, pipeline: str, path: str, options: Mapping[str, str], option: str = "options: {{{}: {}}}"
+) -> None:
     """Read the files of JSON under ``path`` as texts, and search for a record that follows another one. ``options``:
     those of the user. With a ``mode`` of his own, or an encoding, in which Spark reads no texts, nothing is searched.
+    ``option``: how users write a name and a value of Spark's options.
 
     Raises InvalidRequestError (``malformed-record``), which names the file."""
     given = {name.lower(): value for name, value in options.items()}
@@ -38,7 +41,7 @@ def check_joined_records(spark: SparkSession, pipeline: str, path: str, options:
             f"pipeline {pipeline}: {first.file}: expected one record per line, found several: {first.text!r}",
             kind=MALFORMED_RECORD,
             hint="Spark would read the first one only: let the program that writes the files end each record with a "
-            "line break, or read only the first ones with 'options: {mode: PERMISSIVE}'",
+            f"line break, or read only the first ones with '{option.format('mode', 'PERMISSIVE')}'",
         )
 
 

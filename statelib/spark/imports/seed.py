@@ -1,6 +1,7 @@
 """The seed of a pipeline from a table that exists: any table, view or directory that Spark can read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os.path import abspath
 
@@ -23,7 +24,7 @@ from statelib.spark.events.unread_files import check_all_files_are_read
 from statelib.spark.imports.seed_columns import MappedTable, map_table
 from statelib.spark.imports.seed_rows import DUPLICATE_KEY, EXAMPLES, PutRows, duplicates
 from statelib.spark.session.either_kind import analysed
-from statelib.spark.session.job_failures import naming_what_failed
+from statelib.spark.session.job_failures import MALFORMED_RECORD, naming_what_failed
 from statelib.spark.snapshot.runs.whole_run import Step, seed_pipeline
 from statelib.spark.snapshot.seed import Seed, SeedRows
 
@@ -33,6 +34,8 @@ _OTHER_FORMAT = (
     "damaged file again"
 )
 """The hint on a file of a seed that cannot be read. It has a place for the format."""
+_OPTION = "--option {}={}"
+"""How users write a name and a value of Spark's options."""
 _WITHOUT_CONNECTOR = ("delta", "iceberg")
 _TIMES = "__statelib_times"
 """The column with the number of the rows of a key."""
@@ -68,20 +71,21 @@ def mapped_table(spark: SparkSession, deployment: Deployment, pipeline: Pipeline
     """Return the rows of a table with the columns of the pipeline's key and states.
 
     Raises NotFoundError (``no-source``), RetryableError (``source-unreadable``), InvalidRequestError
-    (``bad-expression``, ``no-rows``, ``unread-files``; ``missing-column`` and ``column-type`` for files that differ),
-    and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
+    (``bad-expression``, ``malformed-record``, ``no-rows``, ``unread-files``; ``missing-column`` and ``column-type`` for
+    files that differ), and as :func:`~statelib.spark.imports.seed_columns.map_table`."""
     check_strict(spark, pipeline, "--map")
     within_reach = is_within_reach(spark, table.place, SourcePlaces.of(deployment))
     check_all_files_are_read(
         spark, f"pipeline {pipeline.name}: {table.place}", table.place, table.options,
-        file_format=table.format, within_reach=within_reach, option="--option {}={}",
+        file_format=table.format, within_reach=within_reach, option=_OPTION,
     )  # fmt: skip
-    frame = _opened(spark, pipeline, table)
+    with _own_option():
+        frame = _opened(spark, pipeline, table)
     if table.format.lower() == "json":
-        check_joined_records(spark, pipeline.name, table.place, table.options)
+        check_joined_records(spark, pipeline.name, table.place, table.options, _OPTION)
     if table.where:
         frame = checked_expression(pipeline, "--where", table.where, frame, table.where, filters=True)
-    with naming_what_failed():
+    with _own_option(), naming_what_failed():
         has_no_rows = frame.isEmpty()
     if has_no_rows:
         raise InvalidRequestError(
@@ -111,15 +115,29 @@ def seed_from_table(
     whether it was completed before this call. ``mapped``: the result of :func:`mapped_table`, if it is known.
 
     Raises as :func:`mapped_table` and :func:`~statelib.spark.snapshot.runs.whole_run.seed_pipeline`;
-    InvalidRequestError (``duplicate-key``, ``null-key``, ``bad-accumulator``, ``bad-source-value``)."""
+    InvalidRequestError (``duplicate-key``, ``null-key``, ``bad-accumulator``, ``bad-source-value``,
+    ``malformed-record``)."""
     rows = mapped or mapped_table(spark, deployment, pipeline, table)
     seed = Seed(str(table), SeedRows(rows.frame, rows.columns, PutRows(rows.states)))
     try:
-        return seed_pipeline(spark, deployment, pipeline, seed, until_ms, owner=owner, step=step)
+        with _own_option():
+            return seed_pipeline(spark, deployment, pipeline, seed, until_ms, owner=owner, step=step)
     except InvalidRequestError as error:
         if error.kind != DUPLICATE_KEY:
             raise
         raise _all_duplicates(pipeline, rows) or error from error
+
+
+@contextmanager
+def _own_option() -> Iterator[None]:
+    """Name the option of the command in the hint on a record that cannot be read. Others name that of a source."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        if error.kind != MALFORMED_RECORD:
+            raise
+        hint = f"write the file again, or leave such records out with '{_OPTION.format('mode', 'DROPMALFORMED')}'"
+        raise InvalidRequestError(error.message, kind=error.kind, hint=hint) from error
 
 
 def _all_duplicates(pipeline: Pipeline, rows: MappedTable) -> InvalidRequestError | None:
