@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, tzinfo
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,8 @@ EXACT_DOUBLES = 1 << 53
 """The magnitude below which a double holds every integer exactly."""
 MAX_NAME = 60
 """The most characters of a state's name in the name of its page: file systems allow 255 bytes for the whole name."""
+_COMPARES_VALUES = re.compile("Unique|PairValues(ToBeEqual|AToBeGreater)")
+"""The part of an expectation's name that shows that it compares values with each other."""
 NOT_THERE = "the checkpoint has no such state; the pipeline file has changed since it was taken"
 NEEDS_ALL = "needs all entries of the state, which has more than checks.sample_rows allows to read"
 
@@ -36,21 +37,41 @@ def expectation_frames(expectations: Iterable[UserExpectation], samples: Mapping
         named = safe == state and len(safe) <= MAX_NAME
         name = f"state_{safe}" if named else f"state_{number}_{safe[:MAX_NAME]}"
         notes = () if sample.complete else (f"state {state}: {sample.note}",)
-        frames.append(Frame(name, sample.keys, _to_pandas(sample.table), checks, notes))
+        exact = [c for c, e in zip(checks, wanted, strict=True) if _needs_exact_decimals(e, sample.table)]
+        if others := tuple(check for check in checks if check not in exact):
+            frames.append(Frame(name, sample.keys, _to_pandas(sample.table), others, notes))
+        if exact:
+            table = _to_pandas(sample.table, exact=True)
+            frames.append(Frame(f"exact_{number}_{safe[:MAX_NAME]}", sample.keys, table, tuple(exact), notes))
     return frames
 
 
-def _to_pandas(table: pa.Table) -> pd.DataFrame:
-    """Return the table with plain numpy types, because Great Expectations cannot write all other types."""
-    return pd.DataFrame({name: _series(table[name]) for name in table.column_names})
+def _needs_exact_decimals(expectation: UserExpectation, table: pa.Table) -> bool:
+    """Return whether an expectation compares values with each other, and different decimals are equal as doubles."""
+    if not _COMPARES_VALUES.search(expectation.library_name):
+        return False
+    named = [name for value in expectation.parameters.values() for name in _names(value) if name in table.column_names]
+    decimals = [table[name] for name in named if pa.types.is_decimal(table[name].type)]
+    return any(pc.count_distinct(c).as_py() != pc.count_distinct(c.cast(pa.float64())).as_py() for c in decimals)
 
 
-def _series(column: pa.ChunkedArray) -> "pd.Series[Any]":
+def _names(value: object) -> list[str]:
+    """Return the texts of a parameter, which may be names of columns."""
+    return [item for item in (value if isinstance(value, list | tuple) else [value]) if isinstance(item, str)]
+
+
+def _to_pandas(table: pa.Table, *, exact: bool = False) -> pd.DataFrame:
+    """Return the table with plain numpy types, because Great Expectations cannot write all other types. ``exact``:
+    decimals stay decimals."""
+    return pd.DataFrame({name: _series(table[name], exact=exact) for name in table.column_names})
+
+
+def _series(column: pa.ChunkedArray, *, exact: bool) -> "pd.Series[Any]":
     """Return a column. Integers with nulls become doubles, or Python's integers if a double cannot hold them all.
-    Decimals become doubles, because the numbers of the pipeline file are doubles; those of too many digits do not.
+    Decimals become doubles, because the numbers of the pipeline file are doubles: 0.10 would not be equal to 0.1.
     Dates become times."""
     if pa.types.is_decimal(column.type):
-        return _decimal_series(column)
+        return pd.Series(column.to_pylist(), dtype=object) if exact else column.cast(pa.float64()).to_pandas()
     if pa.types.is_date(column.type):
         return column.cast(pa.timestamp("ms")).to_pandas()
     if column.null_count and pa.types.is_integer(column.type):
@@ -58,13 +79,6 @@ def _series(column: pa.ChunkedArray) -> "pd.Series[Any]":
         if max(abs(least or 0), abs(most or 0)) >= EXACT_DOUBLES:
             return pd.Series(column.to_pylist(), dtype=object)
     return column.to_pandas()
-
-
-def _decimal_series(column: pa.ChunkedArray) -> "pd.Series[Any]":
-    least, most = pc.min_max(column).as_py().values()
-    if max(abs(least or Decimal(0)), abs(most or Decimal(0))).scaleb(column.type.scale) < EXACT_DOUBLES:
-        return column.cast(pa.float64()).to_pandas()
-    return pd.Series(column.to_pylist(), dtype=object)
 
 
 def _check(expectation: UserExpectation, sample: StateSample, *, exists: bool) -> Check:

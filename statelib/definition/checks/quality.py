@@ -108,7 +108,7 @@ def _check_content(
     form: str, value: object, expectation: Expectation, frames: Frames, where: Where
 ) -> Iterator[Problem]:
     if form in (COLUMN, COLUMNS, SEVERAL):
-        yield from _check_columns(value, expectation.state, frames, where)
+        yield from _check_columns(value, expectation, frames, where)
     elif form == VALUES:
         yield from _check_values(value, frames[expectation.state].get(str(expectation.parameters.get("column"))), where)
 
@@ -122,10 +122,18 @@ def _check_values(values: object, column: FrameColumn | None, where: Where) -> I
         yield Problem(where, text)
 
 
-def _check_columns(value: object, state: str, frames: Frames, where: Where) -> Iterator[Problem]:
+def _check_columns(value: object, expectation: Expectation, frames: Frames, where: Where) -> Iterator[Problem]:
+    """Yield the problems of the columns that an expectation names. Great Expectations takes a list or another value of
+    several parts for its text."""
     names = [value] if isinstance(value, str) else value
     assert isinstance(names, list | tuple)
-    yield from (_unknown_column(str(name), state, frames, where) for name in names if name not in frames[state])
+    columns, only_nulls = frames[expectation.state], "null" in expectation.expect.split("_")
+    for name in map(str, names):
+        if name not in columns:
+            yield _unknown_column(name, expectation.state, frames, where)
+        elif _is_composite(columns[name].type) and not only_nulls:
+            text = f"column {name!r} is {columns[name].type}: an expectation can only be about its nulls"
+            yield Problem(where, f"{text}, such as column_values_to_not_be_null")
 
 
 def _unknown_column(column: str, state: str, frames: Frames, where: Where) -> Problem:

@@ -93,6 +93,8 @@ def trends_of(
         past = [_entries_by_state(_open(deployment, r)) for r in history]
         earlier = {state.name: state.renamed_from for state in pipeline.schema().states}
         for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
+            if state.name not in pipeline.states:
+                continue  # timers, and what else belongs to a declared state, have no trend of their own
             names = (state.name, *earlier.get(state.name, ()))
             before = tuple(by_state[name] for by_state in past for name in names if name in by_state)
             yield Trend("entries", state.name, before, statistics.total_entries, entries.most, entries.level)

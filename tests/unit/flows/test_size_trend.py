@@ -26,13 +26,27 @@ def manifest_of(state: str, entries: int) -> Any:
     return SimpleNamespace(schema=schema, statistics=[SimpleNamespace(total_entries=entries)])
 
 
+def with_states(*states: StateDescriptor) -> Any:
+    drift, names = Drift(entries={"most": 0.2}), dict.fromkeys(state.name for state in states)
+    return SimpleNamespace(
+        checks=SimpleNamespace(drift=drift), states=names, schema=lambda: SimpleNamespace(states=list(states))
+    )
+
+
+def test_timers_and_sets_of_sessions_have_no_trend() -> None:
+    declared, beside = (StateDescriptor(name, StateKind.VALUE, LONG) for name in ("n", "merging-window-set_n"))
+    schema = SimpleNamespace(states=[declared, beside])
+    manifest: Any = SimpleNamespace(schema=schema, statistics=[SimpleNamespace(total_entries=n) for n in (100, 40)])
+    deployment: Any = None
+    trends = trends_of(deployment, with_states(declared), [], SimpleNamespace(), manifest)
+    assert [(trend.subject, trend.current) for trend in trends] == [("n", 100)]
+
+
 def test_the_entries_of_a_renamed_state_are_compared_with_those_of_its_former_name() -> None:
     opened: Any = SimpleNamespace(manifest=manifest_of("visits", 9))
     deployment: Any = SimpleNamespace(open=lambda record: opened)
     present = StateDescriptor("hits", StateKind.VALUE, LONG, renamed_from=("visits",))
-    pipeline: Any = SimpleNamespace(
-        checks=SimpleNamespace(drift=Drift(entries={"most": 0.2})), schema=lambda: SimpleNamespace(states=[present])
-    )
+    pipeline = with_states(present)
     history: Any = [SimpleNamespace(kind=SnapshotKind.CHECKPOINT)]
     (trend,) = trends_of(deployment, pipeline, history, opened, manifest_of("hits", 3))
     assert (trend.subject, trend.before, trend.current) == ("hits", (9,), 3)

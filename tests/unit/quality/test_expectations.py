@@ -169,7 +169,41 @@ def test_the_document_lists_every_expectation_of_the_table() -> None:
         assert row in text
 
 
-def test_decimals_are_compared_as_doubles_if_a_double_holds_their_digits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("largest", ["0.25", "100000000000000.25", "123456789012345678901234567890.25"])
+def test_one_large_decimal_does_not_change_what_the_others_are_equal_to(tmp_path: Path, largest: str) -> None:
+    values = [Decimal("0.10"), Decimal("0.25"), Decimal(largest), None]
+    columns = {"guest": ["a", "b", "c", "d"], "spent": pa.array(values, pa.decimal128(38, 2))}
+    sample = StateSample("total", pa.table(columns), ("guest",), 4)
+    results = judge(
+        tmp_path,
+        sample,
+        expectation("column_values_to_not_be_in_set", column="spent", value_set=[0.1]),
+        expectation("column_values_to_be_between", column="spent", min_value=0.1),
+        expectation("column_distinct_values_to_contain_set", column="spent", value_set=[0.1, 0.25]),
+        expectation("column_min_to_be_between", column="spent", min_value=0.1, max_value=0.1),
+        expectation("column_mean_to_be_between", column="spent", min_value=0),
+        expectation("column_sum_to_be_between", column="spent", min_value=0),
+    )
+    assert [(passed, failed) for passed, failed, _ in results] == [(False, 1)] + [(True, 0)] * 5
+
+
+@pytest.mark.parametrize("larger", [1, 2])
+def test_decimals_that_are_one_double_are_still_different_values(tmp_path: Path, larger: int) -> None:
+    values = [Decimal("0.000000000000000001"), *(Decimal(10**18 + n) for n in (0, larger)), None]
+    columns = {"guest": ["a", "b", "c", "d"], "spent": pa.array(values, pa.decimal128(38, 18))}
+    sample = StateSample("total", pa.table(columns), ("guest",), 4)
+    results = judge(
+        tmp_path,
+        sample,
+        expectation("column_mean_to_be_between", column="spent", min_value=0),
+        expectation("column_values_to_be_unique", column="spent"),
+        expectation("column_unique_value_count_to_be_between", column="spent", min_value=3, max_value=3),
+        expectation("compound_columns_to_be_unique", column_list=["spent", "guest"]),
+    )
+    assert [(passed, failed) for passed, failed, _ in results] == [(True, 0)] * 4
+
+
+def test_decimals_are_compared_as_doubles(tmp_path: Path) -> None:
     columns = {
         "guest": ["a", "b", "c"],
         "spent": pa.array([Decimal("0.10"), Decimal("0.30"), None], pa.decimal128(38, 2)),
