@@ -4,7 +4,7 @@ checkout."""
 import os
 
 from demo.places import Places, statelib_settings
-from statelib.cli.main import app
+from statelib.cli.main import main as command_line
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     settings = statelib_settings(Places())
     if not any(name.startswith("STATELIB_") for name in os.environ):
         os.environ.update(settings)
-    app()
+    command_line()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """``python -m statelib``."""
 
-from statelib.cli.main import app
+from statelib.cli.main import main
 
-app()
+main()

@@ -1,6 +1,10 @@
 """The command line: ``statelib``, also ``python -m statelib``. Each command is a function of a module below."""
 
+import errno
 import inspect
+import io
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -19,7 +23,7 @@ from statelib.cli.commands import (
 from statelib.cli.commands.reading import comparing, hexdumping, inspecting, querying, verifying
 from statelib.cli.commands.running import flink_savepoints, imports, mending, runs, seeding
 from statelib.cli.ending import errors
-from statelib.cli.presenters.blocks import Line, show
+from statelib.cli.presenters.blocks import Line, Note, show
 from statelib.flows.wiring import log_settings
 from statelib.telemetry.logs import configure
 
@@ -113,7 +117,10 @@ def settings(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Set up logging, before any command."""
+    """Set up logging and the output, before any command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack a character
     with errors():
         configure(log_settings())
 
@@ -134,5 +141,20 @@ def _unwrap_help(group: typer.Typer) -> None:
 _unwrap_help(app)
 
 
+def main() -> None:
+    """Run the command line. If the disk of the output is full, say so in one line and end with exit status 2."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        show([Note(f"statelib: the output cannot be written: {error.strerror}")])
+        sys.exit(2)
+
+
 if __name__ == "__main__":
-    app()
+    main()

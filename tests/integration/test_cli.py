@@ -47,6 +47,36 @@ def test_the_list_is_in_order_and_marks_the_history_of_the_head(shop: Deployment
     assert listed(shop, "--all") == sorted(completed + unfinished)
 
 
+def process(shop: Deployment, *words: str, stdout: object = subprocess.PIPE, **variables: str) -> tuple[int, str, str]:
+    """Return exit status, output and errors of the command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "statelib", *words], env={**environment(shop), **variables}, cwd=CHECKOUT, check=False,
+        stdout=stdout, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
+
+
+def test_a_terminal_may_lack_a_character_and_programs_get_utf8(shop: Deployment) -> None:
+    for words in (["checkpoints", "list"], ["pipelines", "list"], ["inspect", str(KINDS)], ["--help"]):
+        status, text, errors = process(shop, *words, PYTHONIOENCODING="ascii")
+        assert (status, errors) == (0, ""), words
+    text = process(shop, "checkpoints", "list", PYTHONIOENCODING="ascii")[1]
+    assert "-----" in text
+    assert "\\u2500" not in text
+    for words in (["checkpoints", "diff", "sales/1", "sales/5", "--json"], ["export", "sales/1"]):
+        status, text, errors = process(shop, *words, PYTHONIOENCODING="latin-1")
+        assert (status, errors) in ((0, ""), (1, "")), words
+        assert [json.loads(part) for part in ([text] if "--json" in words else text.splitlines())]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("words", [["history", "--json"], ["checkpoints", "list"], ["export", "sales/1"]])
+def test_a_full_disk_behind_the_output_is_one_line(shop: Deployment, words: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        status, _, errors = process(shop, *words, stdout=full)
+    assert (status, errors) == (2, "statelib: the output cannot be written: No space left on device\n")
+
+
 @pytest.mark.parametrize("columns", [None, 100, 80, 20])
 def test_the_list_is_readable_at_any_width(shop: Deployment, columns: int | None) -> None:
     lines = said(shop, "checkpoints", "list", "--all", columns=columns).splitlines()

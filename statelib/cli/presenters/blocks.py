@@ -4,11 +4,12 @@ A command describes its result twice: as a document for ``--json``, and as a vie
 :func:`present` prints one of the two. No command prints anything itself, except for the lines of ``export``.
 """
 
+import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from rich import box
 from rich.cells import cell_len
@@ -104,10 +105,17 @@ def show(view: Iterable[Block]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document. Dataclasses become objects with a key per field.
+    """Print one JSON document in UTF-8. Dataclasses become objects with a key per field.
 
     Invisible characters are written as JSON escapes: a parser reads the exact text, and no terminal obeys it."""
-    sys.stdout.write(visible_json(json.dumps(_plain(value), indent=2, ensure_ascii=False)) + "\n")
+    in_utf8().write(visible_json(json.dumps(_plain(value), indent=2, ensure_ascii=False)) + "\n")
+
+
+def in_utf8() -> TextIO:
+    """Return the standard output, which from now on is in UTF-8, as programs expect of JSON."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(encoding="utf-8")
+    return sys.stdout
 
 
 def _plain(value: Any) -> Any:
@@ -144,7 +152,8 @@ def _print_lines(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) 
         return _GAP.join(padded).rstrip(" ")
 
     console.out.print(f"[bold]{escape(line([column.heading for column in columns]))}[/]", soft_wrap=True)
-    console.out.print("─" * _line_width(widths, shown), soft_wrap=True)
+    rule = "-" if console.out.options.ascii_only else "─"
+    console.out.print(rule * _line_width(widths, shown), soft_wrap=True)
     for start in range(0, len(rows), _LINES_AT_ONCE):
         text = "\n".join(map(line, rows[start : start + _LINES_AT_ONCE]))
         console.out.print(text, markup=False, soft_wrap=True)

@@ -136,6 +136,7 @@ def test_commands_print_only_through_the_presenter() -> None:
                 "rich.print",
                 "sys.stdout.write",
                 "sys.stderr.write",
+                "in_utf8",
             ):
                 results.append((file.name, called))
-    assert sorted(results) == [("blocks.py", "sys.stdout.write"), ("inspecting.py", "sys.stdout.write")]
+    assert sorted(results) == [("blocks.py", "in_utf8"), ("inspecting.py", "in_utf8")]

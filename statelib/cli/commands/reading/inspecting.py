@@ -12,7 +12,7 @@ from statelib.cli.ending import errors
 from statelib.cli.named_snapshots import KeyType, Operator, Relocate, Snapshot, State, moves_of, open_snapshot, type_of
 from statelib.cli.options import Json
 from statelib.cli.paths import local_file
-from statelib.cli.presenters.blocks import Block, Line, Note, present
+from statelib.cli.presenters.blocks import Block, Line, Note, in_utf8, present
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.snapshot_document import describe, is_damaged
 from statelib.cli.presenters.snapshot_tree import snapshot_view
@@ -126,9 +126,10 @@ def _write_lines(lines: Iterator[str], output: Path | None) -> None:
     if output is None:
         shown = visible_json if sys.stdout.isatty() else str  # a terminal would obey control characters in values
         try:
+            stdout = in_utf8()
             for text in lines:
-                sys.stdout.write(shown(text) + "\n")
-            sys.stdout.flush()
+                stdout.write(shown(text) + "\n")
+            stdout.flush()
         except BrokenPipeError:  # the reader, such as head, has enough
             with open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is flushed at the end of the process goes there
