@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
+from statelib.errors import InvalidRequestError
 from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.cleanup.garbage import collect_garbage
@@ -159,6 +160,18 @@ def test_checkpoints_left_after_retention_are_entered_and_missing_bases_reported
         row["file_id"] for row in rows(sharing, FILE) if row["state"] == "LIVE"
     }
     assert json.loads(said(again, "catalog", "check", "--json"))["faults"] == [], "bases without a row are no fault"
+
+
+def test_an_early_interval_may_be_in_the_state_of_a_rebuilt_catalog(sharing: Deployment, tmp_path: Path) -> None:
+    (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING.replace("0}", "0, retain: {count: 2}}"))
+    retire(sharing)
+    collect_garbage(sharing)
+    pipeline = sharing.pipeline("tours")
+    assert begin(sharing, pipeline, day(1), "task", assume_ready=True).already_completed
+    again = forgetting(sharing, tmp_path)
+    said(again, "catalog", "rebuild", "--yes")
+    with pytest.raises(InvalidRequestError, match=r"may have the interval already.*nothing to do"):
+        begin(again, pipeline, day(1), "task", assume_ready=True)
 
 
 def test_an_old_catalog_is_completed_from_the_storage(sharing: Deployment, tmp_path: Path) -> None:

@@ -245,7 +245,8 @@ DESCRIPTIONS = {
     "checkpoint.materialize_after_checkpoints": "For `changelog`: the whole state is written after this number of "
     "checkpoints.",
     "checkpoint.blind": "For `changelog`: whether a run leaves the state unread and writes only the accumulators of "
-    "its events. They are merged with the state when it is read or written as a whole. States must be of aggregates.",
+    "its events. They are merged with the state when it is read or written as a whole. States must be values and maps "
+    "of aggregates.",
     "checkpoint.mendable": "For how long checkpoints keep what each interval did to the state, so that it can be "
     "corrected without a replay of the later ones, for example `30d`. States must be of aggregates.",
     "checkpoint.reads": "For `changelog`: `whole` (a run reads its state as a whole), `touched` (only the entries of "

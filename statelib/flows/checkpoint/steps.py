@@ -25,7 +25,7 @@ from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.moments import moment_of
 from statelib.model.quality import QualityResult, Severity, verdict
-from statelib.model.record import CheckpointRecord, CheckpointState, interval_key
+from statelib.model.record import CheckpointRecord, CheckpointState, PipelineHead, interval_key
 from statelib.quality.gate import QualityReport
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint
@@ -96,7 +96,7 @@ def _begin(
         return Begun(done.checkpoint_id, already_completed=True)
     source_parts(pipeline, deployment.data, interval)
     continued = continued_head(deployment, pipeline, head)
-    _check_order(pipeline, interval, continued.opened.position() if continued else None)
+    _check_order(deployment, pipeline, interval, head, continued.opened.position() if continued else None)
     if check_events is not None:
         check_events()
     key = interval_key(interval, head.generation)
@@ -224,14 +224,20 @@ def abort(
     return catalog.abort(name, checkpoint_id, reason, failure)
 
 
-def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePosition | None) -> None:
+def _check_order(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    interval: DataInterval,
+    head: PipelineHead,
+    position: SourcePosition | None,
+) -> None:
     if position is None or position.interval is None:
         return
     last = position.interval
     if interval.start_ms < last.end_ms:
         raise InvalidRequestError(
             f"{pipeline.name}: data interval {range_text(interval)} begins before the end of the last applied one, "
-            f"{range_text(last)}, and is not part of the state's history",
+            f"{range_text(last)}, and {_why_not_applied(deployment, pipeline, head)}",
             kind="interval-out-of-order",
             hint=f"restore a checkpoint before it, then replay: 'statelib restore {pipeline.name} ID' and "
             f"'statelib run {pipeline.name}', or the DAG {pipeline.name}.restore",
@@ -243,6 +249,18 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
             kind="interval-gap",
             hint=f"{_gap_hint(pipeline, last.end_ms, interval)}; or set 'on_gap: allow' in the pipeline file",
         )
+
+
+def _why_not_applied(deployment: Deployment, pipeline: Pipeline, head: PipelineHead) -> str:
+    """Return why an early interval does not count as applied. After a rebuild, the catalog may not know all of the
+    history."""
+    oldest = deployment.catalog().lineage(pipeline.name, head.head)[-1] if head.head else None
+    if oldest is None or oldest.base is None:
+        return "is not part of the state's history"
+    return (
+        f"the catalog does not know the history before {pipeline.name}/{oldest.checkpoint_id}, as after a rebuild: the "
+        "state may have the interval already, and then there is nothing to do"
+    )
 
 
 def _gap_hint(pipeline: Pipeline, start_ms: int, interval: DataInterval) -> str:

@@ -63,7 +63,7 @@ def failed_task(task_error: TaskError, token: str) -> StatelibError:
     error = task_error.error() or RetryableError(
         f"the Spark job failed: {task_error.type}: {task_error.message}",
         kind="spark-failed",
-        hint="the same call may be repeated",
+        hint="if a function of yours raised this, correct it; otherwise the same call may be repeated",
     )
     error.add_note(task_error.note(token))
     return error

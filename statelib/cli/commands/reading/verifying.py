@@ -159,11 +159,13 @@ def _view(results: list[Verification], subset: str | None, seed: str | None) -> 
         yield Line(f"{state:<8}{amounts}  {result.directory}")
         for problem in (*result.problems, *result.unread):
             yield Line(f"    {problem}")
-    yield Note(f"{len(results)} verified, {_damaged(results)} damaged")
+    unread = sum(bool(result.unread) for result in results)
+    also = f", {unread} unread" if unread else ""
+    yield Note(f"{len(results)} verified, {_damaged(results)} damaged{also}")
     if subset is not None:
         files_read = sum(result.files_read - 1 for result in results)
         options = f"--read-data-subset {subset}" + (f" --seed {seed}" if seed else "")
-        yield Note(f"{amount(files_read, 'file')} read; {options} reads the same ones")
+        yield Note(f"{amount(files_read, 'file')} read besides _metadata; {options} reads the same ones")
 
 
 def _aligned(number: int | None, noun: str, width: int) -> str:

@@ -15,7 +15,9 @@ def check_blind(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         return
     parts = not_mergeable(pipeline, ("value", "map"))
     for state, part in parts.of_states:
-        yield Problem(PLACE, f"a run has to read states.{state}, which has {part}: expected aggregates alone")
+        yield Problem(
+            PLACE, f"a run has to read states.{state}, which has {part}: expected values and maps of aggregates alone"
+        )
     drift = pipeline.checks.drift
     others = {
         "publish": bool(pipeline.publish),
