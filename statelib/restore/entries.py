@@ -30,7 +30,7 @@ from statelib.restore.changelog.change_log import ChangeLog, read_change_log
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.matching import check_same_schema
 from statelib.restore.stored.proof import ProvenStream, damage_named
-from statelib.restore.stored.rocksdb_files import materialise
+from statelib.restore.stored.rocksdb_files import materialise, naming_stored_files
 from statelib.restore.stored.tables import StoredTables, stored_tables
 from statelib.serializers.entries.rows import StateRows
 from statelib.storage.ports.views import StateReader
@@ -233,7 +233,8 @@ class EntryReader:
             self._in_place = False
             if not scratch.exists():
                 materialise(handle, reader, scratch, with_options=True)
-            yield from _scan(header, order, scratch, wanted, _stored(order, self._only))
+            with naming_stored_files(handle, scratch):
+                yield from _scan(header, order, scratch, wanted, _stored(order, self._only))
             return
         with damage_named(reader, stream_handles(handle)):
             for number, scan in scans:

@@ -12,7 +12,7 @@ import pytest
 from statelib.flows.wiring import Deployment
 from statelib.formats.metadata.metadata_file import decode_metadata
 from statelib.savepoints.opened import open_checkpoint
-from tests.integration.foreign import savepoint, write_several_operators
+from tests.integration.foreign import FLINK, savepoint, write_several_operators
 from tests.integration.shop import SALES, TOURS, open_shop
 from tests.integration.shop_cli import call, refused, said
 
@@ -46,6 +46,19 @@ def damaged(snapshot: object, *words: str, deployment: Deployment | None = None)
     assert problems
     assert all(problem.startswith("    ") for problem in problems)
     return [problem.strip() for problem in problems]
+
+
+def test_a_damaged_table_of_flink_is_named_as_it_is_stored(tmp_path: Path) -> None:
+    name = "1.20.5/rocksdb-incremental-chain"
+    chain = Path(shutil.copytree(FLINK / name, tmp_path / "chain"))
+    (table,) = chain.rglob("023ccfa0-5efe-4304-b6e6-4722e58177ce")
+    content = bytearray(table.read_bytes())
+    content[len(content) // 3] ^= 4
+    table.write_bytes(content)
+    newest = max(chain.rglob("chk-*"))
+    problems = damaged(newest, "--relocate", f"file:///flink-data/1.20.5/{name}={chain}")
+    assert any(table.name in problem for problem in problems), problems
+    assert not any("scratch" in problem for problem in problems), problems
 
 
 @pytest.mark.parametrize("words", [[], ["--no-read-data"]])

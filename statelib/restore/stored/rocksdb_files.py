@@ -1,5 +1,7 @@
 """Copying the files of a RocksDB handle into one directory, under RocksDB's own file names."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from statelib.backends.rocksdb.database import FILE_NAME, IMMUTABLE_SUFFIX
@@ -30,6 +32,22 @@ def materialise(
         if immutable:
             immutable_files[name] = KnownFile(stream, identity_of(path))
     return immutable_files
+
+
+@contextmanager
+def naming_stored_files(handle: IncrementalRemoteKeyedStateHandle, directory: Path) -> Iterator[None]:
+    """Raise CorruptStateError of the block with the places of the stored files in its message, instead of the places of
+    their copies in ``directory``, which are gone when somebody reads it."""
+    try:
+        yield
+    except CorruptStateError as error:
+        message = error.message
+        for name, stream in rocksdb_files(handle):
+            message = message.replace(
+                f"{directory}/{name}", f"{name} in {getattr(stream, 'path', None) or '_metadata'}"
+            )
+        message = message.replace(str(directory), f"the copied files of checkpoint {handle.checkpoint_id}")
+        raise type(error)(message, kind=error.kind, hint=error.hint) from error
 
 
 def files_to_copy(
