@@ -43,11 +43,14 @@ def naming_stored_files(handle: IncrementalRemoteKeyedStateHandle, directory: Pa
     except CorruptStateError as error:
         message = error.message
         for name, stream in rocksdb_files(handle):
-            message = message.replace(
-                f"{directory}/{name}", f"{name} in {getattr(stream, 'path', None) or '_metadata'}"
-            )
+            message = message.replace(f"{directory}/{name}", f"{name} in {place_of(stream)}")
         message = message.replace(str(directory), f"the copied files of checkpoint {handle.checkpoint_id}")
         raise type(error)(message, kind=error.kind, hint=error.hint) from error
+
+
+def place_of(stream: StreamStateHandle) -> str:
+    """Return the recorded path of a file. Small files are part of ``_metadata``."""
+    return getattr(stream, "path", None) or "_metadata"
 
 
 def files_to_copy(

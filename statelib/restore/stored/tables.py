@@ -20,7 +20,7 @@ from statelib.formats.sst.sorted_table import ReadAt, Table, open_table
 from statelib.model.amounts import number_of
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
 from statelib.model.key_groups import KeyGroupRange, prefix_width
-from statelib.restore.stored.rocksdb_files import rocksdb_files
+from statelib.restore.stored.rocksdb_files import place_of, rocksdb_files
 from statelib.serializers.entries.rows import key_groups_of
 from statelib.storage.ports.views import StateReader
 from statelib.wire.ragged import Ragged
@@ -103,7 +103,7 @@ class StoredTables:
 
     def _readable(self, file: str, read: ReadAt) -> Table | None:
         stream = self._files[file]
-        table = open_table(read, stream.size_bytes, f"{file} in {_place(stream)}")
+        table = open_table(read, stream.size_bytes, f"{file} in {place_of(stream)}")
         return table if table is not None and table.readable else None
 
 
@@ -159,7 +159,3 @@ def _range(reader: StateReader, stream: StreamStateHandle, offset: int, length: 
     """Return a range of a stream; fewer bytes if it ends first."""
     stop = min(offset + length, stream.size_bytes)
     return bytes(reader.read_range(stream, min(offset, stop), stop))
-
-
-def _place(stream: StreamStateHandle) -> str:
-    return getattr(stream, "path", None) or "_metadata"
