@@ -3,6 +3,7 @@
 Source: docs/spec/formats.md#writing-a-savepoint. The original is not changed.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -41,6 +42,7 @@ T = TypeVar("T")
 
 WINDOW_BYTES = 32 * 1024 * 1024
 """The stored bytes of a stream that are read at a time; a single key group may be larger."""
+_OPERATOR_ID = re.compile("[0-9a-f]{32}")
 _MASTER_STATES_AT = 16
 """The offset in ``_metadata`` of the number of master states."""
 
@@ -110,6 +112,11 @@ def _by_id(source: Checkpoint, by_name: Mapping[str, T]) -> dict[bytes, T]:
 def _check_uids(uids: Mapping[bytes, str]) -> None:
     if not all(uids.values()):
         raise InvalidRequestError("an operator's new uid is empty", kind="bad-change")
+    for uid in filter(_OPERATOR_ID.fullmatch, uids.values()):
+        raise InvalidRequestError(
+            f"the new uid of an operator: expected a uid, as in uid('…') of the job, found the id {uid}",
+            kind="bad-change",
+        )
 
 
 @dataclass(frozen=True)

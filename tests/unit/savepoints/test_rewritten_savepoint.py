@@ -130,7 +130,7 @@ def test_the_uid_of_an_operator_can_be_changed(saved: Checkpoint, tmp_path: Path
     change = OperatorChange(drop=frozenset({"seen"}))
     both = rewrite(again, NewSavepoint(str(tmp_path), "x"), renamed={"totals": "sums"}, changes={"totals": change})
     assert names(open_checkpoint(both), "sums") == ["count", "by_day"]
-    for uid, kind in (("other", "duplicate-operator"), ("", "bad-change")):
+    for uid, kind in (("other", "duplicate-operator"), ("", "bad-change"), (operator_id("other").hex(), "bad-change")):
         with pytest.raises(StatelibError) as caught:
             rewrite(saved, NewSavepoint(str(tmp_path), "third"), renamed={"counts": uid})
         assert caught.value.kind == kind
