@@ -65,9 +65,9 @@ def test_only_the_key_of_a_correction_has_a_mended_interval(catalog: Catalog, ur
     complete(catalog, 0)
     with create_engine(url).begin() as connection:
         connection.execute(text("UPDATE checkpoint SET idempotency_key = :key"), {"key": key})
-        found = connection.execute(text("SELECT mended_start_ms, mended_end_ms FROM checkpoint_history")).one()
+        bounds = connection.execute(text("SELECT mended_start_ms, mended_end_ms FROM checkpoint_history")).one()
     mended = mended_interval(key)
-    assert tuple(found) == ((None, None) if mended is None else (mended.start_ms, mended.end_ms))
+    assert tuple(bounds) == ((None, None) if mended is None else (mended.start_ms, mended.end_ms))
 
 
 def test_a_catalog_of_the_first_schema_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
