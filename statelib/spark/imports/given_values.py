@@ -99,8 +99,8 @@ class GivenValues:
         if pa.types.is_struct(elements.type):
             value, *order = elements.flatten()
             needed = [value, *order] if self._skips_nulls else order
-        kept = valid_rows(needed)
-        return list_array(elements.take(pa.array(kept)), np.bincount(rows[kept], minlength=len(column)))
+        valid = valid_rows(needed)
+        return list_array(elements.take(pa.array(valid)), np.bincount(rows[valid], minlength=len(column)))
 
     @property
     def _skips_nulls(self) -> bool:

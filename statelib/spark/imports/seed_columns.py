@@ -185,7 +185,7 @@ def _not_one(what: str, name: str, candidates: Sequence[Slot], slots: Sequence[S
     if candidates:
         several = f"it can be {' or '.join(paths)}"
         return InvalidRequestError(f"{what}: {several}", kind="bad-mapping", hint=f"expected {_listed(slots)}")
-    names = {known for slot in _all_slots(slots) for known in (slot.path, slot.short) if known}
+    names = {text for slot in _all_slots(slots) for text in (slot.path, slot.short) if text}
     close = get_close_matches(name, sorted(names), 1)
     return InvalidRequestError(
         f"{what}: there is no such key or field",
