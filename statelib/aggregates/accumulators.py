@@ -33,6 +33,7 @@ from statelib.aggregates.sketches.theta import ThetaSketch
 from statelib.errors import InvalidRequestError
 from statelib.model.sql import MAX_DIGITS
 from statelib.model.types import decimal_digits
+from statelib.serializers.columns.decimal_words import as_doubles
 
 LONG_LIMIT = 2.0**63
 LONG_DIGITS = 19, 0
@@ -123,7 +124,7 @@ class Average:
         if pa.types.is_decimal(values.type):
             sums = _decimal_sums(values, codes, grouping.size, self.spec)
         else:
-            sums = reduce_groups(values.cast(pa.float64(), safe=False), codes, grouping.size, "sum")
+            sums = reduce_groups(as_doubles(values), codes, grouping.size, "sum")
         return _sum_and_count(sums, pa.array(counts), pa.array(counts == 0))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
@@ -143,7 +144,7 @@ class Deviations:
     @_infinite
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
-        numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers = as_doubles(values).to_numpy(zero_copy_only=False)
         counts = np.bincount(codes, minlength=grouping.size).astype(np.int64)
         size, divisors = grouping.size, np.maximum(counts, 1)
         means = np.bincount(codes, numbers, minlength=size) / divisors
@@ -211,7 +212,7 @@ class Histogram:
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
-        numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers = as_doubles(values).to_numpy(zero_copy_only=False)
         bins = np.searchsorted(np.array(self.spec.bounds), numbers, side="left")
         counts = np.bincount(codes * self.width + bins, minlength=grouping.size * self.width)
         return self._lists(counts.reshape(grouping.size, self.width))

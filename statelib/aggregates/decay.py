@@ -10,6 +10,7 @@ from statelib.aggregates.grouping import Grouping, one_array, reduce_groups, val
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.picks import clean
 from statelib.serializers.columns.arrow import number_array, numbers
+from statelib.serializers.columns.decimal_words import as_doubles
 
 Doubles = npt.NDArray[np.float64]
 Nanos = npt.NDArray[np.int64]
@@ -32,7 +33,7 @@ class Decay:
         if len(rows) < len(codes):
             columns, codes = [column.take(pa.array(rows)) for column in columns], codes[rows]
         times = np.asarray(numbers(columns[0], "i8"), np.int64)
-        values = np.ones(len(codes)) if len(columns) == 1 else columns[1].cast(pa.float64(), safe=False).to_numpy()
+        values = np.ones(len(codes)) if len(columns) == 1 else as_doubles(columns[1]).to_numpy()
         last = reduce_groups(pa.array(times), codes, grouping.size, "max").fill_null(0).to_numpy()
         sums = np.bincount(codes, self._faded(values, last[codes], times), minlength=grouping.size)
         return self._accumulators(

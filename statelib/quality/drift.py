@@ -14,6 +14,7 @@ from statelib.model.amounts import number_of
 from statelib.model.quality import Severity
 from statelib.quality.facts import Comparison, Trend
 from statelib.quality.rules import AtMost, Check, FoundRow, Frame
+from statelib.serializers.columns.decimal_words import as_doubles
 
 LEAST_VALUES = 100
 """The least number of values for which a distribution is compared. With fewer, chance alone moves the index beyond any
@@ -168,7 +169,7 @@ def _floats(values: pa.ChunkedArray) -> Floats:
     if pa.types.is_floating(values.type):
         numbers = values.to_numpy()
     elif pa.types.is_decimal(values.type):
-        numbers = values.cast(pa.float64()).to_numpy()
+        numbers = as_doubles(values.combine_chunks()).to_numpy()
     else:
         width = pa.int32() if values.type.bit_width == 32 else pa.int64()
         numbers = (values if pa.types.is_integer(values.type) else values.cast(width)).to_numpy()

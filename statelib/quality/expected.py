@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from statelib.quality.facts import RehearsedRange, StateSample, UserExpectation
 from statelib.quality.rules import AllowedValues, Check, FoundRow, Frame, Library, Unanswerable
+from statelib.serializers.columns.decimal_words import as_doubles
 
 EXACT_DOUBLES = 1 << 53
 """The magnitude below which a double holds every integer exactly."""
 MAX_NAME = 60
 """The most characters of a state's name in the name of its page: file systems allow 255 bytes for the whole name."""
+_MOST_DIGITS = 38
 _COMPARES_VALUES = re.compile("Unique|PairValues(ToBeEqual|AToBeGreater)")
 """The part of an expectation's name that shows that it compares values with each other."""
 NOT_THERE = "the checkpoint has no such state; the pipeline file has changed since it was taken"
@@ -51,8 +53,15 @@ def _needs_exact_decimals(expectation: UserExpectation, table: pa.Table) -> bool
     if not _COMPARES_VALUES.search(expectation.library_name):
         return False
     named = [name for value in expectation.parameters.values() for name in _names(value) if name in table.column_names]
-    decimals = [table[name] for name in named if pa.types.is_decimal(table[name].type)]
-    return any(pc.count_distinct(c).as_py() != pc.count_distinct(c.cast(pa.float64())).as_py() for c in decimals)
+    decimals = [table[name].combine_chunks() for name in named if pa.types.is_decimal(table[name].type)]
+    if not decimals:
+        return False
+    scale = max(column.type.scale for column in decimals)
+    try:
+        values = pa.concat_arrays([column.cast(pa.decimal128(_MOST_DIGITS, scale)) for column in decimals])
+    except pa.ArrowInvalid:
+        return True
+    return bool(pc.count_distinct(values) != pc.count_distinct(as_doubles(values)))
 
 
 def _names(value: object) -> list[str]:
@@ -71,7 +80,7 @@ def _series(column: pa.ChunkedArray, *, exact: bool) -> "pd.Series[Any]":
     Decimals become doubles, because the numbers of the pipeline file are doubles: 0.10 would not be equal to 0.1.
     Dates become times."""
     if pa.types.is_decimal(column.type):
-        return pd.Series(column.to_pylist(), dtype=object) if exact else column.cast(pa.float64()).to_pandas()
+        return pd.Series(column.to_pylist(), dtype=object) if exact else as_doubles(column.combine_chunks()).to_pandas()
     if pa.types.is_date(column.type):
         return column.cast(pa.timestamp("ms")).to_pandas()
     if column.null_count and pa.types.is_integer(column.type):

@@ -20,6 +20,7 @@ from statelib.aggregates.picks import clean
 from statelib.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
+from statelib.serializers.columns.decimal_words import as_doubles
 from statelib.wire.ragged import offsets_of
 
 K, _M = 200, 8
@@ -43,7 +44,7 @@ class QuantileSketch:
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
-        column = clean(one_array(events[self.spec.column]).cast(pa.float64(), safe=False))
+        column = clean(as_doubles(one_array(events[self.spec.column])))
         rows = valid_rows([column])
         values = column.take(pa.array(rows)).to_numpy()
         return _sketches(grouping.codes[rows], values, {}, grouping.size)

@@ -1,5 +1,6 @@
 import math
 import statistics
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from statelib.aggregates.accumulators import ACCUMULATORS, accumulator_of
 from statelib.aggregates.finished import finished
 from statelib.aggregates.grouping import Grouping
 from statelib.aggregates.kinds import AGGREGATES, AggregateSpec
+from statelib.definition.parts.types import type_of
 from statelib.errors import InvalidRequestError
 from statelib.model.types import DOUBLE, INT, LONG, STRING
 
@@ -208,6 +210,13 @@ def test_histogram_counts_up_to_and_including_each_bound():
     assert column.to_pylist() == [[1, 2, 2], None]
     assert merged(spec, column, column) == [[2, 4, 4], None]
     assert merged(spec, pa.nulls(2, column.type), column) == column.to_pylist()
+
+
+def test_a_decimal_that_is_a_bound_of_a_histogram_is_counted_below_it():
+    """Arrow casts the decimals 0.35 and 0.70 to doubles that are larger than those of the bounds."""
+    spec = AggregateSpec("histogram", ("x", type_of("decimal(10, 2)")), bounds=(0.35, 0.7))
+    values = pa.array([Decimal("0.35"), Decimal("0.70"), Decimal("0.71")], pa.decimal128(10, 2))
+    assert partial(spec, grouping(0, 0, 0), x=values) == [[1, 1, 1]]
 
 
 def test_histogram_refuses_state_of_other_bounds():

@@ -203,6 +203,17 @@ def test_decimals_that_are_one_double_are_still_different_values(tmp_path: Path,
     assert [(passed, failed) for passed, failed, _ in results] == [(True, 0)] * 4
 
 
+def test_pairs_of_decimals_that_are_one_double_are_different(tmp_path: Path) -> None:
+    columns = {
+        "guest": ["a"],
+        "one": pa.array([Decimal(10**18)], pa.decimal128(20, 0)),
+        "other": pa.array([Decimal(10**18 + 1)], pa.decimal128(38, 18)),
+    }
+    sample = StateSample("total", pa.table(columns), ("guest",), 1)
+    results = judge(tmp_path, sample, expectation("column_pair_values_to_be_equal", column_A="one", column_B="other"))
+    assert [(passed, failed) for passed, failed, _ in results] == [(False, 1)]
+
+
 def test_decimals_are_compared_as_doubles(tmp_path: Path) -> None:
     columns = {
         "guest": ["a", "b", "c"],
