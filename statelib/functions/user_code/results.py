@@ -12,6 +12,7 @@ from statelib.aggregates.grouping import group_rows, one_array
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
 from statelib.serializers.columns.arrow import fields_beyond, numbers, other_meaning
+from statelib.serializers.columns.decimal_words import as_doubles
 from statelib.serializers.scalars.windows import MOMENT
 
 DOMAIN_COLUMNS = ("event_time", "processing_time")
@@ -130,6 +131,9 @@ class FunctionResult:
                 raise self.bad(f"{what}column {field.name}: expected the fields of {field.type}, found {given}")
             if problem := other_meaning(given, field.type):
                 raise self._wrong_types(table, expected, what, f"column {field.name}: {problem}")
+            if pa.types.is_decimal(given) and pa.types.is_floating(field.type):
+                doubles = as_doubles(one_array(table[field.name]))
+                table = table.set_column(table.column_names.index(field.name), field.name, doubles)
         try:
             return table.cast(expected)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

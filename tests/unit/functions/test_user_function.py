@@ -1,4 +1,5 @@
 import sys
+from decimal import Decimal
 from types import ModuleType
 
 import pyarrow as pa
@@ -16,11 +17,11 @@ MODULE = "statelib_test_user_functions"
 def local(monkeypatch):
     """Return a run with the given user function."""
 
-    def make(function, key="k") -> LocalRun:
+    def make(function, key="k", number="long") -> LocalRun:
         module = ModuleType(MODULE)
         module.__dict__["update"] = function
         monkeypatch.setitem(sys.modules, MODULE, module)
-        state = {"kind": "value", "fields": {"n": "long", "who": "string"}, "function": f"{MODULE}:update"}
+        state = {"kind": "value", "fields": {"n": number, "who": "string"}, "function": f"{MODULE}:update"}
         source = {"path": "{start}-{end}", "columns": {"k": "string", "n": "long"}}
         return LocalRun(
             Pipeline.model_validate(
@@ -77,6 +78,13 @@ def test_a_function_may_return_no_rows(local):
     run = local(lambda _batch, state: state.slice(0, 0))
     run.apply(events(("a", 1)))
     assert run.state("s") == {}
+
+
+def test_a_decimal_of_a_function_becomes_the_nearest_double(local):
+    prices = pa.array([Decimal("0.35"), Decimal("0.41")])
+    run = local(lambda _, state: state.set_column(1, "n", prices), number="double")
+    run.apply(events(("a", 1), ("b", 1)))
+    assert [run.state("s")[key]["n"] for key in "ab"] == [0.35, 0.41]
 
 
 def test_a_function_is_not_called_without_events(local):
