@@ -100,6 +100,7 @@ def test_a_truncated_file_is_dumped_up_to_its_end(tmp_path: Path) -> None:
 def test_bad_options_are_refused(shop: Deployment) -> None:
     assert "no handle refers to a file 'nothing'" in refused(shop, "hexdump", "sales/5", "--file", "nothing")
     assert "expected 0 or more" in refused(shop, "hexdump", "sales/5", "--offset", "-1")
+    assert "the size of" in refused(shop, "hexdump", "sales/5", "--offset", "99999999")
     assert "no checkpoint 99" in refused(shop, "hexdump", "sales/99")
 
 

@@ -51,6 +51,10 @@ def hexdump(
             dump = dump_metadata(directory)
         else:
             dump = dump_file(directory, file, wiring.storage_root(), moves, limit)
+        if (offset or 0) > dump.size_bytes:
+            raise InvalidRequestError(
+                f"offset {offset}: expected at most {dump.size_bytes}, the size of {dump.path}", kind="bad-range"
+            )
     window = _window(offset, length)
     present(_document(dump, window), _view(dump, window), as_json)
     if any(part.problem for part in dump.parts) or dump.notes:
