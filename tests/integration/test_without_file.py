@@ -87,7 +87,9 @@ def test_the_state_under_the_earlier_name_is_kept_until_the_renamed_pipeline_has
     assert "was renamed to count" in refused(deployment, "pipelines", "discard", "tally", "--yes")
     assert "was renamed to count" in call(deployment, "gc").stderr
     checkpoint_of(deployment, "count", 5, events(5))
-    said(deployment, "pipelines", "discard", "tally", "--yes")
+    notes = call(deployment, "pipelines", "discard", "tally", "--yes").stderr
+    assert "files of tally stay, which are needed by count/1" in notes
+    assert "statelib savepoint dispose count/1 gives it up" in notes
     head = deployment.catalog().get(
         PipelineName("count"), CheckpointId(deployment.catalog().head(PipelineName("count")).head or 0)
     )
@@ -111,6 +113,7 @@ def test_files_that_a_fork_needs_are_kept(deployment: Deployment) -> None:
     source = deployment.catalog().get(NAME, CheckpointId(4))
     forked = fork(deployment, deployment.pipeline("twin"), source, "test")
     file_of(deployment).unlink()
-    said(deployment, "pipelines", "discard", "tally", "--yes")
+    notes = call(deployment, "pipelines", "discard", "tally", "--yes").stderr
+    assert "files of tally stay, which are needed by twin/1\n" in notes
     assert verify_at(forked.directory, own=True, storage_root=deployment.storage_root).problems == ()
     checkpoint_of(deployment, "twin", 5, events(5))

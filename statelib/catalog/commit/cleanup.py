@@ -280,6 +280,11 @@ class Cleanup:
         with self.transaction(read_only=True) as connection:
             return storage_facts.catalog_records(connection, pipeline)
 
+    def foreign_holders(self, pipeline: PipelineName) -> list[tuple[PipelineName, CheckpointId, Owner]]:
+        """Return the stored checkpoints and savepoints of other pipelines that refer to files of this one."""
+        with self.transaction(read_only=True) as connection:
+            return storage_facts.foreign_holders(connection, pipeline)
+
     def file(self, uri: str) -> FileFacts | None:
         """Return the catalog's row of a file and the checkpoints that refer to it, None if it was never recorded."""
         with self.transaction(read_only=True) as connection:

@@ -72,6 +72,23 @@ def _by_directory(connection: Connection, pipeline: PipelineName) -> dict[str, t
     return by_directory
 
 
+def foreign_holders(connection: Connection, pipeline: PipelineName) -> list[tuple[PipelineName, CheckpointId, Owner]]:
+    """Return the stored checkpoints and savepoints of other pipelines that refer to files of this one."""
+    stored = (CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
+    statement = (
+        select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.owner)
+        .join(REF, (CHECKPOINT.c.pipeline == REF.c.pipeline) & (CHECKPOINT.c.checkpoint_id == REF.c.checkpoint_id))
+        .join(FILE, FILE.c.file_id == REF.c.file_id)
+        .where(FILE.c.pipeline == pipeline, REF.c.pipeline != pipeline, CHECKPOINT.c.state.in_(stored))
+        .distinct()
+        .order_by(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id)
+    )
+    return [
+        (PipelineName(row.pipeline), CheckpointId(row.checkpoint_id), Owner(row.owner))
+        for row in connection.execute(statement)
+    ]
+
+
 def file_facts(connection: Connection, uri: str) -> FileFacts | None:
     """Return the row of one file with the checkpoints that refer to it, or None if the catalog never recorded it."""
     row = connection.execute(select(FILE).where(FILE.c.file_id == uri)).first()

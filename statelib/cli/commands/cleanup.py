@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -25,6 +26,7 @@ from statelib.flows.views.metrics import garbage_collected, orphans_found
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.ids import PipelineName
+from statelib.model.record import Owner
 from statelib.storage.registry import PLACES
 
 OWNER = "statelib pipelines discard"
@@ -199,7 +201,16 @@ def discard(
                     show([_collected_block([collected], dry_run=True)])
                 confirmed("Delete them?", yes, as_json)
             collected = discard_pipeline(deployment, name, OWNER)
+        show(_notes_on_holders(deployment, name))
     _present_deleted(collected, dry_run, as_json)
+
+
+def _notes_on_holders(deployment: Deployment, pipeline: PipelineName) -> Iterator[Note]:
+    """Yield a note per pipeline whose checkpoints need files of a discarded one, with the command that frees them."""
+    for name, holders in groupby(deployment.catalog().cleanup.foreign_holders(pipeline), lambda holder: holder[0]):
+        ids = [(f"{name}/{number}", owner) for _, number, owner in holders]
+        advice = "".join(f"; statelib savepoint dispose {id_} gives it up" for id_, owner in ids if owner is Owner.USER)
+        yield Note(f"files of {pipeline} stay, which are needed by {', '.join(id_ for id_, _ in ids)}{advice}")
 
 
 def _present_deleted(collected: garbage.CollectedGarbage, dry_run: bool, as_json: bool) -> None:
