@@ -142,16 +142,22 @@ _unwrap_help(app)
 
 
 def main() -> None:
-    """Run the command line. If the disk of the output is full, say so in one line and end with exit status 2."""
+    """Run the command line. If the disk of the output is full, say so in one line and end with exit status 2; if its
+    reader, such as head, has enough, end with 1 without a word."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it is closed
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the whole process
     try:
         try:
             app()
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EPIPE):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        if error.errno == errno.EPIPE:
+            sys.exit(1)
         show([Note(f"statelib: the output cannot be written: {error.strerror}")])
         sys.exit(2)
 

@@ -69,6 +69,16 @@ def test_a_terminal_may_lack_a_character_and_programs_get_utf8(shop: Deployment)
         assert [json.loads(part) for part in ([text] if "--json" in words else text.splitlines())]
 
 
+@pytest.mark.parametrize("command", ["--help | true", "history --json | true", "history --json >&-", "--version >&-"])
+def test_nobody_reads_the_output(shop: Deployment, command: str) -> None:
+    shell = f"set -o pipefail; {sys.executable} -m statelib {command}"
+    done = subprocess.run(
+        ["bash", "-c", shell], env=environment(shop), cwd=CHECKOUT, check=False, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 @pytest.mark.parametrize("words", [["history", "--json"], ["checkpoints", "list"], ["export", "sales/1"]])
 def test_a_full_disk_behind_the_output_is_one_line(shop: Deployment, words: list[str]) -> None:
