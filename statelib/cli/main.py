@@ -24,6 +24,7 @@ from statelib.cli.commands.reading import comparing, hexdumping, inspecting, que
 from statelib.cli.commands.running import flink_savepoints, imports, mending, runs, seeding
 from statelib.cli.ending import errors
 from statelib.cli.presenters.blocks import Line, Note, show
+from statelib.cli.presenters.console import drop_output
 from statelib.flows.wiring import log_settings
 from statelib.telemetry.logs import configure
 
@@ -155,7 +156,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EPIPE):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        drop_output()
         if error.errno == errno.EPIPE:
             sys.exit(1)
         show([Note(f"statelib: the output cannot be written: {error.strerror}")])

@@ -25,6 +25,12 @@ def split_pattern(path: str) -> tuple[str, tuple[str, ...]]:
     return "/".join(parts[:first_pattern]), tuple(part for part in parts[first_pattern:] if part)
 
 
+def directory_of_pattern(path: str) -> str | None:
+    """Return the directory in which a pattern is searched, None for a path without wildcards."""
+    directory, pattern = split_pattern(path)
+    return directory.rstrip("/") if pattern else None
+
+
 def name_expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a name with Hadoop's wildcards: ``*``, ``?``, ``[a-c]``, ``[^a]``, ``[!a]`` and
     ``{a,b}``. A backslash takes the next character as it is.

@@ -10,15 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.model.sql import MAX_DIGITS
 from statelib.quality.facts import RehearsedRange, StateSample, UserExpectation
 from statelib.quality.rules import AllowedValues, Check, FoundRow, Frame, Library, Unanswerable
-from statelib.serializers.columns.decimal_words import as_doubles
+from statelib.serializers.columns.decimal_words import EXACT_DOUBLES, as_doubles
 
-EXACT_DOUBLES = 1 << 53
-"""The magnitude below which a double holds every integer exactly."""
 MAX_NAME = 60
 """The most characters of a state's name in the name of its page: file systems allow 255 bytes for the whole name."""
-_MOST_DIGITS = 38
 _COMPARES_VALUES = re.compile("Unique|PairValues(ToBeEqual|AToBeGreater)")
 """The part of an expectation's name that shows that it compares values with each other."""
 NOT_THERE = "the checkpoint has no such state; the pipeline file has changed since it was taken"
@@ -58,7 +56,7 @@ def _needs_exact_decimals(expectation: UserExpectation, table: pa.Table) -> bool
         return False
     scale = max(column.type.scale for column in decimals)
     try:
-        values = pa.concat_arrays([column.cast(pa.decimal128(_MOST_DIGITS, scale)) for column in decimals])
+        values = pa.concat_arrays([column.cast(pa.decimal128(MAX_DIGITS, scale)) for column in decimals])
     except pa.ArrowInvalid:
         return True
     return bool(pc.count_distinct(values) != pc.count_distinct(as_doubles(values)))

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Select, and_, case, delete, insert, literal, select, text, update
 
 from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, REF
+from statelib.catalog.tables.storage_facts import LIVING
 from statelib.errors import ConflictError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.model.record import CheckpointState, Owner
+from statelib.model.record import Owner
 
 _INSERT_FILE = text(
     "INSERT INTO file (file_id, pipeline, size_bytes, crc32c, created_by, state, owner) "
@@ -103,7 +104,7 @@ def living(directory: str) -> Select[str, int]:
     place = directory.rstrip("/")
     return select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id).where(
         CHECKPOINT.c.directory.in_((place, f"{place}/")),
-        CHECKPOINT.c.state.in_((CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.QUARANTINED)),
+        CHECKPOINT.c.state.in_(LIVING),
     )
 
 

@@ -12,7 +12,7 @@ from statelib.model.record import CheckpointState, Owner
 
 _ENDED = ("WON", "LOST", "ABORTED")
 _OVER = (CheckpointState.ABORTED, CheckpointState.DELETED)
-_LIVING = (CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
+LIVING = (CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _by_directory(connection: Connection, pipeline: PipelineName) -> dict[str, t
     for values in (checked(CHECKPOINT, row) for row in own):
         checkpoint = CheckpointId(values["checkpoint_id"]), CheckpointState(values["state"])
         by_directory.setdefault(values["directory"].rstrip("/"), checkpoint)
-    others = select(c.directory, c.checkpoint_id, c.state).where(c.pipeline != pipeline, c.state.in_(_LIVING))
+    others = select(c.directory, c.checkpoint_id, c.state).where(c.pipeline != pipeline, c.state.in_(LIVING))
     for directory, number, state in connection.execute(others).all():
         place = str(directory).rstrip("/")
         if place in by_directory and by_directory[place][1] in _OVER:
@@ -74,12 +74,11 @@ def _by_directory(connection: Connection, pipeline: PipelineName) -> dict[str, t
 
 def foreign_holders(connection: Connection, pipeline: PipelineName) -> list[tuple[PipelineName, CheckpointId, Owner]]:
     """Return the stored checkpoints and savepoints of other pipelines that refer to files of this one."""
-    stored = (CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
     statement = (
         select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.owner)
         .join(REF, (CHECKPOINT.c.pipeline == REF.c.pipeline) & (CHECKPOINT.c.checkpoint_id == REF.c.checkpoint_id))
         .join(FILE, FILE.c.file_id == REF.c.file_id)
-        .where(FILE.c.pipeline == pipeline, REF.c.pipeline != pipeline, CHECKPOINT.c.state.in_(stored))
+        .where(FILE.c.pipeline == pipeline, REF.c.pipeline != pipeline, CHECKPOINT.c.state.in_(LIVING))
         .distinct()
         .order_by(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id)
     )

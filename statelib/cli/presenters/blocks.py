@@ -7,7 +7,7 @@ A command describes its result twice: as a document for ``--json``, and as a vie
 import io
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, TextIO
 
@@ -142,10 +142,7 @@ def _print_lines(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) 
     """Print a table whose cells are not wrapped, one line per row. Of a table with very many rows, this takes a small
     part of the time that Rich would take."""
     widths = [max(map(cell_len, (column.heading, *cells))) for column, *cells in zip(columns, *rows, strict=True)]
-    shown = list(range(len(columns)))
-    spare = [i for i in shown if columns[i].spare]
-    while spare and _line_width(widths, shown) > width():
-        shown.remove(spare.pop())
+    shown = _fitting(columns, lambda shown: _line_width(widths, shown))
 
     def line(cells: Sequence[str]) -> str:
         padded = (_padded(cells[i], widths[i], right=columns[i].right) for i in shown)
@@ -159,6 +156,16 @@ def _print_lines(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) 
         console.out.print(text, markup=False, soft_wrap=True)
 
 
+def _fitting(columns: Sequence[TableColumn], least_width: Callable[[Sequence[int]], int]) -> list[int]:
+    """Return the numbers of the columns to show: all, without as many spare ones as the width requires.
+    ``least_width``: returns the width that a table of these columns needs."""
+    shown = list(range(len(columns)))
+    spare = [i for i in shown if columns[i].spare]
+    while spare and least_width(shown) > width():
+        shown.remove(spare.pop())
+    return shown
+
+
 def _line_width(widths: Sequence[int], shown: Sequence[int]) -> int:
     return sum(widths[i] for i in shown) + len(_GAP) * (len(shown) - 1)
 
@@ -169,12 +176,8 @@ def _padded(cell: str, cells: int, *, right: bool) -> str:
 
 
 def _print_wrapped(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> None:
-    shown = list(range(len(columns)))
-    spare = [i for i in shown if columns[i].spare]
+    shown = _fitting(columns, lambda shown: _widths(_rich_table(columns, rows, shown)).minimum)
     table = _rich_table(columns, rows, shown)
-    while spare and _widths(table).minimum > width():
-        shown.remove(spare.pop())
-        table = _rich_table(columns, rows, shown)
     widths = _widths(table)
     table.width = min(max(width(), widths.minimum), widths.maximum)
     console.out.print(table, crop=False)

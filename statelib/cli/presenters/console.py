@@ -1,6 +1,7 @@
 """The two streams that commands print to: results go to standard output, everything else to standard error."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -37,6 +38,13 @@ def width() -> int:
     if columns.isdecimal() and int(columns):
         return int(columns)
     return out.width if out.is_terminal else UNBOUNDED
+
+
+def drop_output() -> None:
+    """Drop what is still to be written to the standard output: its reader is gone, or its disk is full. The interpreter
+    flushes once more at the end of the process."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class ProgressBar:

@@ -8,7 +8,7 @@ from statelib.errors import RetryableError
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import moment_of
-from statelib.model.path_patterns import split_pattern
+from statelib.model.path_patterns import directory_of_pattern, split_pattern
 from statelib.storage.registry import PLACES
 from statelib.storage.source_listing import SourceListing, look_at_source
 
@@ -89,8 +89,8 @@ def _missing(rule: ReadyRule, part: PartRule, look: Look, now: int) -> Iterator[
 
 def _has_no_match(part: PartRule, look: Look) -> bool:
     """Return whether the path is a pattern, and its directory exists: its marker shows that no file is to come."""
-    directory, pattern = split_pattern(part.path or "")
-    return bool(pattern) and part.marker is not None and look(directory.rstrip("/")).exists
+    directory = directory_of_pattern(part.path or "")
+    return directory is not None and part.marker is not None and look(directory).exists
 
 
 def _is_moot(part: PartRule, listing: SourceListing | None, look: Look) -> bool:

@@ -10,8 +10,10 @@ from statelib.wire.ragged import Bytes
 
 DECIMAL_BYTES = 16
 _WORD_BYTES = 8
-_EXACT_INTEGERS, _EXACT_POWERS = 1 << 53, 22
-"""A double holds every integer below the first exactly, and every power of ten up to the second."""
+EXACT_DOUBLES = 1 << 53
+"""The magnitude below which a double holds every integer exactly."""
+_EXACT_POWERS = 22
+"""The largest power of ten that a double holds exactly."""
 Words = npt.NDArray[np.int64]
 """One row per number: the low 64 bits, which have no sign, and the high 64 bits."""
 
@@ -40,7 +42,7 @@ def as_doubles(values: pa.Array) -> pa.Array:
         return values.cast(pa.float64(), safe=False)
     words, null, scale = decimal_words(values), values.is_null().to_numpy(zero_copy_only=False), values.type.scale
     low, high = words[:, 0], words[:, 1]
-    fits = (high == low >> 63) & (low > -_EXACT_INTEGERS) & (low < _EXACT_INTEGERS)
+    fits = (high == low >> 63) & (low > -EXACT_DOUBLES) & (low < EXACT_DOUBLES)
     if scale <= _EXACT_POWERS and bool((fits | null).all()):
         return pa.array(low / 10.0**scale, mask=null)  # both are exact, so that only the division rounds
     return values.cast(pa.string()).cast(pa.float64())

@@ -15,7 +15,7 @@ from statelib.definition.source.parts import SourcePart
 from statelib.definition.source.templates import with_variables
 from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.wiring import source_variables
-from statelib.model.path_patterns import split_pattern, without_host
+from statelib.model.path_patterns import directory_of_pattern, without_host
 from statelib.spark.events.source_columns import check_strict
 from statelib.spark.events.source_types import INSTANT, LOCAL, quoted, spark_name
 from statelib.spark.session.either_kind import analysed
@@ -89,11 +89,11 @@ def open_part(spark: SparkSession, pipeline: str, part: SourcePart) -> DataFrame
 def _has_no_match(part: SourcePart) -> bool:
     """Return whether the path is a pattern that no file matches, its directory exists, and the interval may be
     empty."""
-    directory, pattern = split_pattern(part.path or "")
-    if not pattern or not part.source.may_be_empty:
+    directory = directory_of_pattern(part.path or "")
+    if directory is None or not part.source.may_be_empty:
         return False
     with contextlib.suppress(UnsupportedError):
-        return look_at_source(directory.rstrip("/"), PLACES).exists
+        return look_at_source(directory, PLACES).exists
     return False
 
 

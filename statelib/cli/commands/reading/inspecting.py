@@ -1,6 +1,5 @@
 """``statelib inspect`` and ``statelib export``: read snapshots, also those that Flink wrote."""
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from statelib.cli.named_snapshots import KeyType, Operator, Relocate, Snapshot, 
 from statelib.cli.options import Json
 from statelib.cli.paths import local_file
 from statelib.cli.presenters.blocks import Block, Line, Note, in_utf8, present
-from statelib.cli.presenters.console import working
+from statelib.cli.presenters.console import drop_output, working
 from statelib.cli.presenters.snapshot_document import describe, is_damaged
 from statelib.cli.presenters.snapshot_tree import snapshot_view
 from statelib.errors import InvalidRequestError
@@ -131,8 +130,7 @@ def _write_lines(lines: Iterator[str], output: Path | None) -> None:
                 stdout.write(shown(text) + "\n")
             stdout.flush()
         except BrokenPipeError:  # the reader, such as head, has enough
-            with open(os.devnull, "w") as nowhere:
-                os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is flushed at the end of the process goes there
+            drop_output()
             raise typer.Exit from None
         return
     with writing(output):

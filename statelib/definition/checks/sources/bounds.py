@@ -50,13 +50,13 @@ def check_bounds(source: Source, where: Where, schedule: Schedule | None) -> Ite
     for key, template in source.templates.items():
         if key == ("where",) or (key[0] == "options" and _compared(template)):
             yield from _check_condition(template, (*where, *key), alone=field == key)
-    probed = _probed(schedule) if schedule else (FAR_APART,)
+    probed = _probed(schedule)
     same = next(filter(None, (_same_texts(source, schedule, intervals) for intervals in probed)), None)
     if same is not None:
         text = f"the intervals {range_text(same[0])} and {range_text(same[1])} have the same {field[-1]}"
         text = f"{text}: the second would apply the events of the first again{_hint(schedule, same[1])}"
         yield Problem((*where, *field), text, NOT_BOUNDED)
-    elif len({source_part(source, "", "", interval, _zone(schedule)).texts for interval in _years_apart(probed)}) == 1:
+    elif _same_texts(source, schedule, _years_apart(probed)) is not None:
         text = f"the {field[-1]} of the interval {range_text(probed[0][0])} comes again in a later year, if not before"
         text = f"{text}: that interval would apply the same events again; name the year too, as {{start:%Y-%m-%d}}"
         yield Problem((*where, *field), text, NOT_BOUNDED)
@@ -66,15 +66,16 @@ def check_marker_bounds(source: Source, marker: str, where: Where, schedule: Sch
     """Yield a problem if the marker of one interval is that of all others, or of a later one after those between them:
     it would exist before the events of the later one are complete. One marker may serve several intervals in sequence,
     such as the hours of a day. ``schedule``: as in :func:`check_bounds`."""
+    zone = _zone(schedule)
 
     def path_at(interval: DataInterval) -> str:
-        return marker_path(marker, "", source_part(source, "", "", interval, _zone(schedule)), _zone(schedule))
+        return marker_path(marker, "", source_part(source, "", "", interval, zone), zone)
 
     if len(set(map(path_at, FAR_APART))) == 1:
         text = f"{marker!r} is the same file for all intervals: it would exist before the events of later ones"
         yield Problem(where, f"{text}; write {{start}} or {{end}} in it, as {{data}}/done/{{start:%Y-%m-%d}}")
         return
-    probed = _probed(schedule) if schedule else (FAR_APART,)
+    probed = _probed(schedule)
     in_sequence = [path for path, _ in groupby(map(path_at, probed[0]))]
     if len(in_sequence) != len(set(in_sequence)) or len(set(map(path_at, _years_apart(probed)))) == 1:
         text = f"{marker!r} repeats: it would exist before the events of later intervals"
@@ -82,8 +83,11 @@ def check_marker_bounds(source: Source, marker: str, where: Where, schedule: Sch
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _probed(schedule: Schedule) -> tuple[Sequence[DataInterval], ...]:
-    """Return the first intervals of a schedule, and those around each change of its clock."""
+def _probed(schedule: Schedule | None) -> tuple[Sequence[DataInterval], ...]:
+    """Return the first intervals of a schedule, and those around each change of its clock. Without a schedule, return
+    :data:`FAR_APART`."""
+    if schedule is None:
+        return (FAR_APART,)
     first = first_intervals(schedule, epoch_ms(schedule.start), _PROBED)
     return first, *(around for _, around in changes_of(schedule))
 
@@ -102,9 +106,10 @@ def _same_texts(
     source: Source, schedule: Schedule | None, intervals: Sequence[DataInterval]
 ) -> tuple[DataInterval, DataInterval] | None:
     """Return the first two intervals with the same texts, None if there are none."""
+    zone = _zone(schedule)
     seen: dict[object, DataInterval] = {}
     for interval in intervals:
-        other = seen.setdefault(source_part(source, "", "", interval, _zone(schedule)).texts, interval)
+        other = seen.setdefault(source_part(source, "", "", interval, zone).texts, interval)
         if other is not interval:
             return other, interval
     return None
