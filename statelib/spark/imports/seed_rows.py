@@ -59,7 +59,7 @@ class PutRows:
                 raise InvalidRequestError(
                     f"{pipeline.name}: state {state!r}: a map has {number_of(len(repeated), 'user key')} more than "
                     f"once, such as that of key {repeated[0]}",
-                    kind=DUPLICATE_KEY,
+                    kind="duplicate-key",
                     hint="make maps in which each user key is once, for example with map_from_entries",
                 )
         return IntervalResult()
