@@ -1,6 +1,7 @@
 """Functions that find and kill processes with their children, end a program cleanly, and pick unused ports."""
 
 import contextlib
+import random
 import signal
 import socket
 from collections.abc import Iterator
@@ -8,14 +9,21 @@ from types import FrameType
 
 import psutil
 
+# Linux gives a port from 32768 up to every connection and to every program that asks for any port, and macOS one from
+# 49152 up. No system gives one from this range, so that a port stays unused until the program that it is for starts.
+_NEVER_GIVEN = range(10_000, 32_768)
+
 
 def unused_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 on which no process listens right now."""
+    """Return ports of 127.0.0.1 that no process uses right now, and that the system gives to no process by itself."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        unused: list[int] = []
+        while len(unused) < count:
+            port = random.choice(_NEVER_GIVEN)  # noqa: S311
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                unused.append(port)
+        return unused
 
 
 def family(pid: int) -> list[psutil.Process]:
