@@ -74,6 +74,8 @@ def descriptor_of(
         meanings=tuple(_meanings(state, columns, retracted)),
         renamed_from=state.renamed_from,
         windows="" if state.window is None else _windows(state.window),
+        user_key=state.user_key or "",
+        time="" if state.window is None else state.window.time,
     )
 
 

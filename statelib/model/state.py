@@ -66,7 +66,8 @@ class StateDescriptor:
     None. ``namespace_type``: the window type of a windowed state, else void. ``meanings``: the declarations of the
     value's fields, empty if there are none. ``renamed_from``: names that the state had in older snapshots.
     ``windows``: the form and length of the windows, such as "tumbling 1h"; '' if there are none, and in the manifests
-    of older versions.
+    of older versions. ``user_key`` and ``time``: the columns of the events that the user keys and the windows are of,
+    '' where there are none, or they are not known.
 
     Raises InvalidRequestError (``bad-state-descriptor``, ``bad-state-name``)."""
 
@@ -78,6 +79,8 @@ class StateDescriptor:
     meanings: tuple[FieldMeaning, ...] = ()
     renamed_from: tuple[str, ...] = ()
     windows: str = ""
+    user_key: str = ""
+    time: str = ""
 
     def __post_init__(self) -> None:
         if (self.kind is StateKind.MAP) != (self.user_key_type is not None):

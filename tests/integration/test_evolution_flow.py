@@ -353,6 +353,37 @@ def test_the_columns_of_the_key_stay_in_their_order(tmp_path: Path) -> None:
     begin(shop.deployment, shop.deployment.pipeline("tours"), day(2), "test")
 
 
+@pytest.mark.parametrize(
+    ("key", "user_key", "message"),
+    [
+        ("[item]", "item", "the column item was a user key and is in it now"),
+        ("[item, amount]", "shop", "the column shop was in it and is a user key now"),
+    ],
+)
+def test_a_column_does_not_move_between_the_key_and_a_user_key(
+    tmp_path: Path, key: str, user_key: str, message: str
+) -> None:
+    shop = Shop(tmp_path, "heap", "canonical")
+    if user_key == "shop":
+        shop.change(("key: [shop]", "key: [shop, amount]"))
+    shop.run(1)
+    shop.change(("key: [shop", "key: KEY #"), ("user_key: item", f"user_key: {user_key}"))
+    shop.change(("key: KEY", f"key: {key}"))
+    with pytest.raises(InvalidRequestError, match=message) as refused:
+        begin(shop.deployment, shop.deployment.pipeline("tours"), day(2), "test")
+    assert refused.value.kind == "state-schema-changed"
+
+
+def test_a_user_key_may_get_another_name(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "heap", "canonical")
+    shop.run(1)
+    shop.change(("user_key: item", "user_key: article"), ("item: string", "article: string"))
+    pipeline = shop.deployment.pipeline("tours")
+    plan = plan_restore(shop.deployment, pipeline, "1", None, ClaimMode.NO_CLAIM)
+    assert "state 'per_item': COMPATIBLE_AS_IS (the user key: item goes on as article)" in plan.states
+    begin(shop.deployment, pipeline, day(2), "test")
+
+
 def test_windows_do_not_change_their_size(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     file = tmp_path / "pipelines" / "hours.yaml"

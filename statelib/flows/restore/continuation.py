@@ -82,15 +82,29 @@ class Continuation:
                 raise timers_left(name, entries)
 
     def _check_key_order(self) -> None:
-        """Raise InvalidRequestError (``state-schema-changed``) if a column of the key has another place."""
+        """Raise InvalidRequestError (``state-schema-changed``) if a column of the key has another place, in the key or
+        as the user key of a map."""
         manifest = self.opened.manifest
-        if manifest is not None and manifest.has_reordered_key(self.key):
-            stored = manifest.key
+        if manifest is None:
+            return
+        stored = manifest.key
+        if manifest.has_reordered_key(self.key):
             raise InvalidRequestError(
                 f"{self.opened.directory}: the key: expected the columns {', '.join(self.key)}, the stored state has "
                 f"{', '.join(stored)}: the values of one column would be taken for those of another",
                 kind="state-schema-changed",
                 hint=f"write key: [{', '.join(stored)}]; the order of the columns is fixed for the life of a state",
+            )
+        left, joined = {*stored} - {*self.key}, {*self.key} - {*stored}
+        into = next((state.user_key for state in self.evolution.wanted.states if state.user_key in left), "")
+        out_of = next((state.user_key for state in manifest.schema.states if state.user_key in joined), "")
+        if into or out_of:
+            change = f"{into} was in it and is a user key now" if into else f"{out_of} was a user key and is in it now"
+            raise InvalidRequestError(
+                f"{self.opened.directory}: the key: the column {change}: the values of one column would be taken for"
+                " those of another",
+                kind="state-schema-changed",
+                hint=f"write key: [{', '.join(stored)}]; the key is fixed for the life of a state",
             )
 
     def sources(self) -> tuple[RestoreSource, ...]:

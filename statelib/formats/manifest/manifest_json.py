@@ -147,6 +147,8 @@ STATE = Record(
     JsonField("namespace_type", TYPE),
     JsonField("meanings", listed(MEANING), missing=()),
     JsonField("windows", TEXT, missing="", sparse=True),
+    JsonField("user_key", TEXT, missing="", sparse=True),
+    JsonField("time", TEXT, missing="", sparse=True),
 )
 OPERATOR_STATE = Record(
     OperatorStateDescriptor,

@@ -69,7 +69,21 @@ def compare_states(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Di
     if isinstance(old, Ttl) and isinstance(new, Ttl):
         old, new = old.value, new.value
     rule = evolving(stored, wanted)
-    return (*_windows(stored, wanted), *_types(old, new, "the value", rule), *_meanings(stored, wanted))
+    return (
+        *_columns(stored, wanted),
+        *_windows(stored, wanted),
+        *_types(old, new, "the value", rule),
+        *_meanings(stored, wanted),
+    )
+
+
+def _columns(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Difference]:
+    """Yield the user key and the time of windows that are of another column, where both columns are known. It may be
+    the same one with another name."""
+    pairs = ("the user key", stored.user_key, wanted.user_key), ("the time of windows", stored.time, wanted.time)
+    for what, old, new in pairs:
+        if old and new and old != new:
+            yield Difference(Compatibility.AS_IS, f"{what}: {old} goes on as {new}")
 
 
 def _windows(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Difference]:

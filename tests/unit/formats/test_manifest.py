@@ -224,6 +224,16 @@ def test_a_manifest_of_the_version_without_meanings_is_read(monkeypatch: pytest.
     assert read.schema == dataclasses.replace(SCHEMA, states=states)
 
 
+def test_the_columns_of_user_keys_and_windows_are_recorded() -> None:
+    states = tuple(dataclasses.replace(state, user_key="page", time="at") for state in SCHEMA.states)
+    schema = dataclasses.replace(SCHEMA, states=states)
+    data = append_manifest(metadata(), dataclasses.replace(MANIFEST, schema=schema))
+    _, read = read_checkpoint_file(data)
+    assert read is not None
+    assert read.schema == schema
+    assert b'"time"' not in append_manifest(metadata(), MANIFEST)
+
+
 def test_the_earlier_names_of_states_are_not_recorded() -> None:
     """Earlier names describe older snapshots, not this one."""
     meanings = (FieldMeaning("", "count", renamed_from=("n",)),)

@@ -301,6 +301,23 @@ def test_windows_of_another_form_are_refused(stored: str, wanted: str, outcome: 
     assert _resolve(replace(contents, windows=stored), replace(contents, windows=wanted)) == (outcome, text)
 
 
+@pytest.mark.parametrize(
+    ("user_key", "time", "text"),
+    [
+        ("tail", "at", ""),
+        ("plane", "at", "the user key: tail goes on as plane"),
+        ("tail", "sent", "the time of windows: at goes on as sent"),
+        ("plane", "sent", "the user key: tail goes on as plane; the time of windows: at goes on as sent"),
+        ("", "", ""),
+    ],
+)
+def test_other_columns_of_the_user_key_and_of_time_are_named(user_key: str, time: str, text: str) -> None:
+    stored = replace(_state(LONG), user_key="tail", time="at")
+    other = replace(stored, user_key=user_key, time=time)
+    assert _resolve(stored, other) == (AS_IS, text)
+    assert _resolve(replace(stored, user_key="", time=""), other) == (AS_IS, "")
+
+
 def test_windows_of_a_fixed_size_do_not_become_sessions() -> None:
     """Without the state that names the sessions, their contents would be in no session, and never be emitted."""
     contents = replace(_state(LONG, kind=StateKind.REDUCING), namespace_type=TIME_WINDOW)
