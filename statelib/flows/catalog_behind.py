@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, StatelibError
 from statelib.flows.wiring import Deployment
-from statelib.model.ids import PipelineName, is_pipeline_name
-from statelib.storage.names import METADATA_NAME, checkpoint_directory, checkpoint_number
+from statelib.model.ids import SAVEPOINTS_DIRECTORY, CheckpointId, PipelineName, is_pipeline_name
+from statelib.storage.names import METADATA_NAME, checkpoint_directory, checkpoint_number, savepoint_parts
+from statelib.storage.ownership import source_of
 from statelib.storage.registry import PLACES
 
 
@@ -60,28 +61,58 @@ def survey_before_deleting(deployment: Deployment, names: Collection[PipelineNam
     return Survey(errors, of_all)
 
 
+def has_all_snapshots(deployment: Deployment, name: PipelineName) -> bool:
+    """Return whether the catalog has all checkpoints and savepoints in the storage that may need files of the pipeline:
+    its own, and those of other pipelines."""
+    try:
+        survey_before_deleting(deployment, (name,)).check(name)
+    except ConflictError:
+        return False
+    stored = [*_stored(deployment, name).items(), *_savepoints(deployment, name)]
+    registered = {record.checkpoint_id for record in deployment.catalog().list(name)}
+    return not any(_is_published(deployment, uri) for number, uri in stored if number not in registered)
+
+
 def _unregistered(deployment: Deployment, name: PipelineName) -> list[str]:
     """Return the directories of the pipeline's published checkpoints whose ids the catalog has not allocated, the
     oldest first."""
-    remover, own = deployment.remover(), f"{deployment.root_uri()}/{name}"
-    names = (uri.rpartition("/")[2] for uri in remover.list_directories(own))
+    stored = _stored(deployment, name)
+    next_id = deployment.catalog().rebuilding.next_id(name) if stored else 1
+    return [uri for number, uri in stored.items() if number >= next_id and _is_published(deployment, uri)]
+
+
+def _stored(deployment: Deployment, name: PipelineName) -> dict[CheckpointId, str]:
+    """Return the directories on storage of the pipeline's checkpoints by id, the oldest first."""
+    own = f"{deployment.root_uri()}/{name}"
+    names = (uri.rpartition("/")[2] for uri in deployment.remover().list_directories(own))
     numbers = sorted(number for number in map(checkpoint_number, names) if number is not None)
-    next_id = deployment.catalog().rebuilding.next_id(name) if numbers else 1
-    newer = [f"{own}/{checkpoint_directory(number)}" for number in numbers if number >= next_id]
-    # A begin that was not committed leaves an empty directory.
-    return [uri for uri in newer if any(file.path == METADATA_NAME for file in remover.list_files(uri))]
+    return {CheckpointId(number): f"{own}/{checkpoint_directory(number)}" for number in numbers}
+
+
+def _savepoints(deployment: Deployment, name: PipelineName) -> list[tuple[CheckpointId, str]]:
+    """Return ids and directories of the pipeline's savepoints in the storage."""
+    directories = sorted(deployment.remover().list_directories(f"{deployment.root_uri()}/{SAVEPOINTS_DIRECTORY}"))
+    named = ((savepoint_parts(uri.rpartition("/")[2]), uri) for uri in directories)
+    return [(savepoint[1], uri) for savepoint, uri in named if savepoint and savepoint[0] == name]
+
+
+def _is_published(deployment: Deployment, directory: str) -> bool:
+    """Return whether a snapshot's directory has its ``_metadata``. A begin that was not committed leaves an empty
+    directory."""
+    return any(file.path == METADATA_NAME for file in deployment.remover().list_files(directory))
 
 
 def _needed(deployment: Deployment, directory: str, names: Collection[PipelineName]) -> set[PipelineName]:
-    """Return the pipelines that own files that the checkpoint refers to. If it cannot be read, it is lost already and
-    needs nothing."""
+    """Return the pipelines whose files the checkpoint refers to. If it cannot be read, it is lost already and needs
+    nothing."""
     try:
         manifest = deployment.open_at(directory).manifest
     except (CorruptStateError, NotFoundError):
         return set()
     files = () if manifest is None else manifest.files
     uris = [PLACES.file_uri(directory, file.path) for file in files]
-    return {name for name in names if any(PLACES.is_below(uri, (f"{deployment.root_uri()}/{name}",)) for uri in uris)}
+    sources = {source_of(uri, deployment.root_uri()) for uri in uris}
+    return {name for name in names if name in sources}
 
 
 def _behind(needed: PipelineName, name: PipelineName, directory: str) -> ConflictError:

@@ -10,7 +10,7 @@ import itertools
 import re
 
 from statelib.errors import InvalidRequestError
-from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, PipelineName
+from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, PipelineName, is_pipeline_name
 from statelib.storage.uris import shown
 
 TASK_OWNED_DIRECTORY = "taskowned"
@@ -79,6 +79,14 @@ def savepoint_directory(pipeline: PipelineName, checkpoint_id: CheckpointId) -> 
 
     Raises InvalidRequestError (``bad-id``)."""
     return f"{SAVEPOINT_PREFIX}{pipeline}-{_checked_number(checkpoint_id, 'checkpoint id')}"
+
+
+def savepoint_parts(directory: str) -> tuple[PipelineName, CheckpointId] | None:
+    """Return the pipeline and the id in the name of a savepoint's directory, the inverse of
+    :func:`savepoint_directory`. Return None for any other name."""
+    pipeline, _, number = directory.removeprefix(SAVEPOINT_PREFIX).rpartition("-")
+    is_savepoint = directory.startswith(SAVEPOINT_PREFIX) and is_pipeline_name(pipeline) and _NUMBER.fullmatch(number)
+    return (PipelineName(pipeline), CheckpointId(int(number))) if is_savepoint and int(number) <= MAX_NUMBER else None
 
 
 def file_prefix(attempt: AttemptId, subtask: int) -> str:

@@ -8,7 +8,14 @@ snapshot only if its name and its directory prove that it belongs to the snapsho
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from statelib.model.ids import ATTEMPT_PREFIX, SAVEPOINTS_DIRECTORY, AttemptId, CheckpointId, PipelineName
+from statelib.model.ids import (
+    ATTEMPT_PREFIX,
+    SAVEPOINTS_DIRECTORY,
+    AttemptId,
+    CheckpointId,
+    PipelineName,
+    is_pipeline_name,
+)
 from statelib.storage.names import (
     SHARED_DIRECTORY,
     STATE_FILE,
@@ -16,6 +23,7 @@ from statelib.storage.names import (
     checkpoint_directory,
     checkpoint_number,
     savepoint_directory,
+    savepoint_parts,
 )
 
 
@@ -45,6 +53,16 @@ def is_of_checkpoints(uri: str, root: str, pipeline: PipelineName) -> bool:
     parent, _, last = directory.rpartition("/")
     of_checkpoints = last in (SHARED_DIRECTORY, TASK_OWNED_DIRECTORY) or checkpoint_number(last) is not None
     return bool(STATE_FILE.fullmatch(name)) and of_checkpoints and parent == f"{root.rstrip('/')}/{pipeline}"
+
+
+def source_of(uri: str, root: str) -> PipelineName | None:
+    """Return the pipeline that a state file in the storage belongs to by its directory, which is that of the pipeline's
+    checkpoints or of a savepoint of it. Return None for any other file."""
+    first, _, rest = uri.removeprefix(f"{root.rstrip('/')}/").partition("/")
+    if is_pipeline_name(first) and is_of_checkpoints(uri, root, PipelineName(first)):
+        return PipelineName(first)
+    savepoint = savepoint_parts(rest.partition("/")[0])
+    return savepoint[0] if savepoint and is_in_savepoint(uri, root, (savepoint,)) else None
 
 
 def is_misplaced(place: SnapshotPlace, pipeline: PipelineName, checkpoint_id: CheckpointId) -> bool:

@@ -47,7 +47,7 @@ def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list
 def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, int]]:
     """Delete the files that nothing needs any more. Return the deleted files and bytes per pipeline."""
     from statelib.flows.cleanup.each_pipeline import Troubles
-    from statelib.flows.cleanup.garbage import collect_garbage
+    from statelib.flows.cleanup.garbage import REFUSED, collect_garbage
 
     troubles = Troubles()
     with failing_fast():
@@ -56,7 +56,7 @@ def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, i
     for each in collected:
         log.info("%s: %d files, %d bytes deleted", each.pipeline, len(each.files), each.size_bytes)
         for uri in each.refused:
-            log.warning("%s: left alone, its place is not that of a file of the pipeline: %s", each.pipeline, uri)
+            log.warning("%s: left alone, %s: %s", each.pipeline, REFUSED, uri)
     _end_in_trouble(troubles)
     return {each.pipeline: {"files": len(each.files), "bytes": each.size_bytes} for each in collected}
 

@@ -245,13 +245,8 @@ def _collected_block(collected: Sequence[garbage.CollectedGarbage], dry_run: boo
 
 
 def _end_if_refused(collected: Sequence[garbage.CollectedGarbage]) -> None:
-    """Print a note per file that nothing needs but that gc may not delete, because neither its name nor its directory
-    shows that it is the pipeline's. End the command with exit status 1 if there is one."""
-    refused = [
-        f"{c.pipeline}: left alone, its place is not that of a file of the pipeline: {uri}"
-        for c in collected
-        for uri in c.refused
-    ]
+    """Print a note per unneeded file that gc may not delete. End the command with exit status 1 if there is one."""
+    refused = [f"{c.pipeline}: left alone, {garbage.REFUSED}: {uri}" for c in collected for uri in c.refused]
     show(map(Note, refused))
     if refused:
         raise typer.Exit(1)

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from statelib.catalog.tables.storage_facts import FileFacts
 from statelib.coordinator.orphans import Verdict
-from statelib.errors import NotFoundError
+from statelib.errors import NotFoundError, StatelibError
 from statelib.flows.cleanup.each_pipeline import Troubles
+from statelib.flows.cleanup.garbage import REFUSED, collect_garbage
 from statelib.flows.cleanup.orphans import DEFAULT_GRACE_MS, survey
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import number_of
-from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.storage.names import METADATA_NAME
 from statelib.storage.registry import PLACES
 
@@ -32,7 +33,7 @@ def why(deployment: Deployment, file: str) -> Why:
     uri = PLACES.kind(file).normalised(file)
     facts = deployment.catalog().cleanup.file(uri)
     if facts is not None:
-        return _of_recorded(facts)
+        return _of_recorded(deployment, facts)
     directory, _, last = uri.rpartition("/")
     catalog, troubles = deployment.catalog(), Troubles()
     listed = troubles.each(catalog.pipelines(), catalog.list)
@@ -54,16 +55,27 @@ def _of_metadata(uri: str, owners: Sequence[CheckpointRecord]) -> Why:
     return Why(uri, record.state, record.owner, name, needed, explanation)
 
 
-def _of_recorded(facts: FileFacts) -> Why:
-    needed = tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in facts.references)
+def _of_recorded(deployment: Deployment, facts: FileFacts) -> Why:
+    living = (r for r in facts.references if r.state is not CheckpointState.DELETING)
+    needed = tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in living)
     if needed:
         explanation = f"needed by {number_of(len(needed), 'checkpoint')}"
     elif facts.state == "LIVE":
-        fate = "the next gc deletes it" if facts.owner == "SYSTEM" else "it belongs to its user"
-        explanation = f"needed by none: {fate}"
+        explanation = f"needed by none: {_fate(deployment, facts)}"
     else:
         explanation = "gc is about to delete it" if facts.state == "CONDEMNED" else "gc has deleted it"
     return Why(facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, explanation)
+
+
+def _fate(deployment: Deployment, facts: FileFacts) -> str:
+    """Return what the next gc does with a file that nothing needs."""
+    if facts.owner is Owner.USER:
+        return "it belongs to its user"
+    try:
+        (would,) = collect_garbage(deployment, facts.pipeline, dry_run=True)
+    except StatelibError as error:
+        return f"gc deletes nothing now, because {error.message}"
+    return "the next gc deletes it" if facts.uri in would.files else f"gc leaves it alone, {REFUSED}"
 
 
 _EXPLANATIONS = {

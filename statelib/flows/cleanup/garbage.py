@@ -7,13 +7,12 @@ where this matters; tests end the process there.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
 from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, UnsupportedError
-from statelib.flows.catalog_behind import survey_before_deleting
+from statelib.flows.catalog_behind import has_all_snapshots, survey_before_deleting
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.wiring import Deployment
@@ -21,7 +20,7 @@ from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.storage.names import METADATA_NAME, savepoint_directory
-from statelib.storage.ownership import SnapshotPlace, is_of_checkpoints, is_written_by
+from statelib.storage.ownership import SnapshotPlace, is_of_checkpoints, is_written_by, source_of
 from statelib.storage.registry import PLACES, new_attempt
 
 Point = Callable[[str], None]
@@ -30,12 +29,16 @@ Point = Callable[[str], None]
 BATCH = 100
 """The number of files that are deleted between two transactions that record it."""
 
+REFUSED = "its place is not that of a file of the pipeline, or a checkpoint that the catalog does not have may need it"
+"""The reason why gc does not delete a file that no checkpoint in the catalog needs."""
+
 
 @dataclass(frozen=True)
 class CollectedGarbage:
     """The checkpoints and files of one pipeline that gc deleted, or would delete. ``files``: their data files.
     ``size_bytes``: the size of these and of ``metadata``, their ``_metadata`` files. ``refused``: unneeded files that
-    gc never deletes, because neither their name nor their directory proves that they belong to the pipeline."""
+    gc does not delete, because neither their name nor their directory proves that they belong to the pipeline, or
+    because a checkpoint that the catalog does not have may need them: :data:`REFUSED`."""
 
     pipeline: PipelineName
     checkpoints: tuple[CheckpointId, ...]
@@ -82,8 +85,8 @@ def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected
     run_id = new_attempt()
     at("before condemn")
     twins = twins_of(deployment, name)
-    is_ours = partial(_is_ours, deployment.root_uri(), name)
-    cleanup.condemn(name, run_id, lambda file: file.created_by not in twins.originals and is_ours(file))
+    deletable = _deletable(deployment, name, cleanup.preview(name).files)
+    cleanup.condemn(name, run_id, lambda file: file.created_by not in twins.originals and file.uri in deletable)
     at("condemned")
     doomed = cleanup.doomed(name)
     going = [record for record in doomed.checkpoints if record.checkpoint_id not in twins.originals]
@@ -96,15 +99,15 @@ def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected
 
 def _report(deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[CondemnedFile]) -> CollectedGarbage:
     """Return the result of deleting by the plan. ``unneeded``: the files that nothing refers to, condemned or not."""
-    is_ours = partial(_is_ours, deployment.root_uri(), plan.pipeline)
-    allowed = [file for file in plan.files if is_ours(file)]
+    deletable = _deletable(deployment, plan.pipeline, unneeded)
+    allowed = [file for file in plan.files if file.uri in deletable]
     metadata = _metadata_sizes(deployment, plan)
     return CollectedGarbage(
         plan.pipeline,
         tuple(record.checkpoint_id for record in plan.checkpoints),
         tuple(file.uri for file in allowed),
         sum(file.size_bytes for file in allowed) + sum(metadata.values()),
-        tuple(sorted(file.uri for file in unneeded if not is_ours(file))),
+        tuple(sorted(file.uri for file in unneeded if file.uri not in deletable)),
         tuple(metadata),
     )
 
@@ -122,8 +125,19 @@ def _metadata_sizes(deployment: Deployment, plan: DiscardPlan) -> dict[str, int]
     }
 
 
+def _deletable(deployment: Deployment, pipeline: PipelineName, unneeded: Sequence[CondemnedFile]) -> frozenset[str]:
+    """Return the URIs of those unneeded files that gc may delete: files that belong to the pipeline, and files of
+    another pipeline whose snapshots the catalog has all. After a rebuild, files of a pipeline may belong to a fork of
+    it, which is then the oldest checkpoint that needs them."""
+    root = deployment.root_uri()
+    chosen = {file.uri for file in unneeded if _is_ours(root, pipeline, file)}
+    others = {file.uri: source_of(file.uri, root) for file in unneeded if file.uri not in chosen}
+    complete = {name for name in {*others.values()} if name is not None and has_all_snapshots(deployment, name)}
+    return frozenset(chosen.union(uri for uri, name in others.items() if name in complete))
+
+
 def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:
-    """Return whether an unneeded file belongs to the pipeline, so that gc may delete it. It must be state of the
+    """Return whether an unneeded file belongs to the pipeline. It must be state of the
     pipeline's checkpoints in the storage, or written beside ``_metadata`` by the snapshot that it is recorded for."""
     if is_of_checkpoints(file.uri, root, pipeline):
         return True
