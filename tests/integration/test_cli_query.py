@@ -77,6 +77,12 @@ def test_values_of_a_table_become_columns(shop: Deployment) -> None:
     assert pivoted["rows"] == [[4, 4, 4]]
 
 
+@pytest.mark.parametrize("source", ["query_table('to' || 'tal')", "QUERY ('FROM to' || 'tal')"])
+def test_a_table_is_read_whose_name_the_query_puts_together(shop: Deployment, source: str) -> None:
+    count = rows(shop, "sales", "SELECT count(*) FROM total")
+    assert count == rows(shop, "sales", f"SELECT count(*) FROM {source}") != [[0]]
+
+
 def test_an_earlier_checkpoint_and_a_path_can_be_queried(shop: Deployment) -> None:
     expected = of_events("SELECT count(*) FROM events", sales(0))
     assert rows(shop, "sales/1", "SELECT CAST(sum(sold) AS int) FROM total") == expected

@@ -45,6 +45,10 @@ _OF_VALUES = "MULTI"
 """A statement such as PIVOT, whose columns are values of the tables. It cannot be checked while they are empty."""
 
 
+_COMPUTES_NAMES = re.compile(r"\bquery(_table)?\s*\(", re.IGNORECASE)
+"""The functions of DuckDB whose argument has names of tables. It may be put together from parts."""
+
+
 def query_snapshot(
     opened: Checkpoint,
     sql: str,
@@ -151,7 +155,8 @@ def _fill(
 
 
 def _names(sql: str, table: str) -> bool:
-    return table.replace('"', '""').lower() in sql.lower()
+    """Return whether a statement may read the table of this name."""
+    return table.replace('"', '""').lower() in sql.lower() or _COMPUTES_NAMES.search(sql) is not None
 
 
 def _insert(database: "duckdb.DuckDBPyConnection", name: str, rows: pa.Table) -> None:
