@@ -38,7 +38,7 @@ from tests.support.worlds import CALM, publish_here
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
 """One pipeline per test, so that they run in any order."""
 MARKED = PipelineName("marked_failed")
-"""A copy of :data:`ROUTES`."""
+"""A copy of :data:`ROUTES` whose checkpoints are read back by tasks of the Spark job."""
 WAITING = PipelineName("waiting")
 """A copy of :data:`STREAKS` whose source has a rule for completeness, for example that :data:`UPSTREAM` has a new
 state."""
@@ -97,6 +97,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     routes = (pipelines / f"{ROUTES}.yaml").read_text()
     for name in (MARKED, UPSTREAM, SENDER):
         (pipelines / f"{name}.yaml").write_text(routes.replace(ROUTES, name))
+    with (pipelines / f"{MARKED}.yaml").open("a") as file:
+        file.write("checks: {in_job_from_bytes: 1}\n")
     (pipelines / f"{MENDED}.yaml").write_text(mendable_file(routes))
     ready = (
         "  ready:\n    marker: '{data}/done/{start:%Y-%m-%d}'\n"
@@ -233,6 +235,9 @@ def test_marking_a_run_as_failed_ends_its_job_and_aborts_its_checkpoint(world: W
     client.clear(dag, run.run_id)
     world.succeed(world.wait(day, dag))
     assert _states(world, MARKED) == [CheckpointState.ABORTED, CheckpointState.COMPLETED]
+    manifest = world.deployment.open(world.records(MARKED)[-1]).manifest
+    assert manifest is not None
+    assert manifest.read_by_job
 
 
 def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World) -> None:
