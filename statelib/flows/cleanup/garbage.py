@@ -137,8 +137,8 @@ def _deletable(deployment: Deployment, pipeline: PipelineName, unneeded: Sequenc
 
 
 def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:
-    """Return whether an unneeded file belongs to the pipeline. It must be state of the
-    pipeline's checkpoints in the storage, or written beside ``_metadata`` by the snapshot that it is recorded for."""
+    """Return whether an unneeded file belongs to the pipeline. It must be state of the pipeline's checkpoints in the
+    storage, or written beside ``_metadata`` by the snapshot that it is recorded for."""
     if is_of_checkpoints(file.uri, root, pipeline):
         return True
     placed = file.kind is SnapshotKind.SAVEPOINT or PLACES.is_below(file.uri, (root,))

@@ -95,8 +95,10 @@ class Continuation:
                 kind="state-schema-changed",
                 hint=f"write key: [{', '.join(stored)}]; the order of the columns is fixed for the life of a state",
             )
-        left, joined = {*stored} - {*self.key}, {*self.key} - {*stored}
-        into = next((state.user_key for state in self.evolution.wanted.states if state.user_key in left), "")
+        user_keys = [state.user_key for state in self.evolution.wanted.states]
+        # The name of a single key column is not recorded. Such a column may have been a user key, too.
+        left, joined = {*stored} - {*self.key}, {*self.key}.difference(stored or user_keys)
+        into = next((name for name in user_keys if name in left), "")
         out_of = next((state.user_key for state in manifest.schema.states if state.user_key in joined), "")
         if into or out_of:
             change = f"{into} was in it and is a user key now" if into else f"{out_of} was a user key and is in it now"
