@@ -106,7 +106,8 @@ class Continuation:
                 f"{self.opened.directory}: the key: the column {change}: the values of one column would be taken for"
                 " those of another",
                 kind="state-schema-changed",
-                hint=f"write key: [{', '.join(stored)}]; the key is fixed for the life of a state",
+                hint="write the key and the user keys as they were; their columns do not change places in the life of a"
+                " state",
             )
 
     def sources(self) -> tuple[RestoreSource, ...]:
