@@ -68,6 +68,11 @@ class KeyedStateBackend(Protocol):
         even if no batch has been read before them."""
         ...
 
+    def timers_until(self, state: str, until_ms: int) -> Ragged:
+        """Return the serialized keys of the timers of a state up to and including ``until_ms`` (epoch milliseconds), in
+        ascending order: by key group, then by time."""
+        ...
+
     def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of entries per key, over all namespaces and user keys, as int64. The state must not be a
         state of timers.

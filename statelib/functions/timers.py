@@ -1,7 +1,4 @@
-"""Setting timers, and reading and removing the timers that are due, on columns. ``model.state`` names their states.
-
-All timers of a service are read once per interval to find those that are due.
-"""
+"""Setting timers, and reading and removing the timers that are due, on columns. ``model.state`` names their states."""
 
 from dataclasses import dataclass
 
@@ -13,7 +10,7 @@ from statelib.aggregates.grouping import group_rows
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS
 from statelib.serializers.columns.arrow import number_array, numbers
-from statelib.serializers.entries.keys import DecodedKeys, decode_keys, encode_keys
+from statelib.serializers.entries.keys import decode_keys, encode_keys
 from statelib.serializers.scalars.windows import MOMENT
 from statelib.wire.ragged import Ragged, as_arrow, concat
 
@@ -92,23 +89,14 @@ def take_due(backend: KeyedStateBackend, service: str, domain: int, until_ms: in
 
     They are in ascending order of key group, then of time."""
     name = DOMAINS[domain] + service
-    descriptor = backend.schema.state(name)
-    due_keys = []
-    for rows in backend.scan(name):
-        moments = _moments(decode_keys(backend.schema, descriptor, rows.keys))
-        due_keys.append(rows.keys.take(np.flatnonzero(moments <= until_ms)))
-    if not sum(map(len, due_keys)):
+    keys = backend.timers_until(name, until_ms)
+    if not len(keys):
         return None
-    keys = concat(due_keys)
     remove(backend, name, keys)
-    decoded = decode_keys(backend.schema, descriptor, keys)
-    moments = _moments(decoded)
+    decoded = decode_keys(backend.schema, backend.schema.state(name), keys)
+    moments = np.asarray(numbers(decoded.timestamps, "i8"), np.int64)
     domains = np.full(len(moments), domain, np.int8)
     return Timers(domains, moments, decoded.keys, decoded.key_groups, decoded.namespaces)
-
-
-def _moments(timers: DecodedKeys) -> Moments:
-    return np.asarray(numbers(timers.timestamps, "i8"), np.int64)
 
 
 def remove(backend: KeyedStateBackend, state: str, keys: Ragged) -> None:

@@ -146,6 +146,9 @@ class HeapKeyedStateBackend:
         held = self._state(state)
         return HeapScan(self._count_while_scanning(held, held.joined()))
 
+    def timers_until(self, state: str, until_ms: int) -> Ragged:
+        return self._state(state).joined().timers_until(self._width, until_ms)
+
     def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:  # noqa: ARG002
         table = self._state(state).joined()
         return entries_per_key(prefixed_keys(self._schema, table.descriptor, as_ragged(table.keys)), keys)

@@ -14,6 +14,7 @@ from statelib.backends.keys.lookup import find_rows
 from statelib.backends.keys.order import byte_order
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.timers import due_timers
 from statelib.serializers.entries.values import decode_values
 from statelib.wire.ragged import EqualRows, Ragged, as_arrow, as_ragged, blocks, concat, offsets_of
 
@@ -79,6 +80,12 @@ class HeapTable:
         """Return a table with further rows after its own. The table must not have any of their keys. The list ``keys``
         is emptied, to free its arrays one by one."""
         return HeapTable(self.descriptor, _joined_keys(self.keys, keys), self.values.appended(values))
+
+    def timers_until(self, prefix_width: int, until_ms: int) -> Ragged:
+        """Return the keys of the timers up to and including ``until_ms``, in ascending order. ``prefix_width``: the
+        size in bytes of a key group."""
+        due = due_timers(self._key_rows, prefix_width, until_ms)
+        return due.take(byte_order(due))
 
     @cached_property
     def order(self) -> Rows:

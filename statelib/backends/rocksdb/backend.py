@@ -27,6 +27,7 @@ from statelib.backends.rocksdb.database import check_live_files, open_writable, 
 from statelib.backends.rocksdb.leases import Leases
 from statelib.backends.rocksdb.reading.entries import (
     SCANNED_PER_KEY,
+    SCANNED_PER_TIMER,
     Matched,
     StoredState,
     count_by_scan,
@@ -34,6 +35,7 @@ from statelib.backends.rocksdb.reading.entries import (
     find_and_keep,
     find_by_scan,
     scan_state,
+    timers_by_seek,
 )
 from statelib.backends.rocksdb.takeover import check_key_groups
 from statelib.backends.rocksdb.writing import new_tables
@@ -48,9 +50,10 @@ from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.serializers.columns.cursors import spread
 from statelib.serializers.entries.rows import StateRows, windows
+from statelib.serializers.entries.timers import due_timers
 from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
 from statelib.storage.local.file_identity import KnownFile
-from statelib.wire.ragged import Ragged, from_list
+from statelib.wire.ragged import Ragged, concat, from_list
 
 _BATCH_ROWS = 10_000
 """The number of entries in one WriteBatch."""
@@ -226,6 +229,15 @@ class RocksDBKeyedStateBackend:
         except BaseException:
             self._leases.give_back()
             raise
+
+    def timers_until(self, state: str, until_ms: int) -> Ragged:
+        self._check_open(state)
+        most = self._statistics[state].total_entries // SCANNED_PER_TIMER
+        keys = timers_by_seek(self._stored(state), self._range, self._width, until_ms, most)
+        if keys is not None:
+            return keys
+        with contextlib.closing(self.scan(state)) as scan:
+            return concat([due_timers(rows.keys, self._width, until_ms) for rows in scan])
 
     def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         self._check_open(state)

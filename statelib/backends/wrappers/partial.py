@@ -72,6 +72,9 @@ class PartialKeyedStateBackend(WrappedBackend):
     def scan(self, state: str) -> StateScan:
         raise AssertionError(f"state {state!r} is scanned, of which only the asked-for entries are here")
 
+    def timers_until(self, state: str, until_ms: int) -> Ragged:
+        raise AssertionError(f"timers {state!r} until {until_ms} are read, of which only the asked-for ones are here")
+
     def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         rows = self._stored.find_prefixed(state, keys)
         rows = rows.take(self._unknown(state, rows.keys))

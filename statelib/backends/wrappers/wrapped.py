@@ -37,6 +37,9 @@ class WrappedBackend:
     def scan(self, state: str) -> StateScan:
         return self.inner.scan(state)
 
+    def timers_until(self, state: str, until_ms: int) -> Ragged:
+        return self.inner.timers_until(state, until_ms)
+
     def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return self.inner.count_entries(state, keys, most)
 

@@ -34,6 +34,18 @@ def decode_moments(data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array
     return number_array(slots, MOMENT), cursor + MOMENT_BYTES
 
 
+def due_timers(keys: Ragged, prefix_width: int, until_ms: int) -> Ragged:
+    """Return the serialized timers up to and including ``until_ms`` (epoch milliseconds), in the given order.
+    ``prefix_width``: the size in bytes of a key group."""
+    timestamps, _ = decode_moments(keys.data, keys.starts + prefix_width, keys.offsets[1:])
+    return keys.take(np.flatnonzero(np.asarray(numbers(timestamps, "i8"), np.int64) <= until_ms))
+
+
+def moment_bytes(moment_ms: int) -> bytes:
+    """Return the bytes of one moment, as :func:`encode_moments` does."""
+    return (moment_ms + (1 << 63)).to_bytes(MOMENT_BYTES, "big")
+
+
 def no_values(name: str, values: Ragged) -> pa.Array:
     """Return a column of nulls for the values of timers.
 

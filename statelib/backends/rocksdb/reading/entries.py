@@ -14,14 +14,18 @@ from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.backends.rocksdb.reading.scan import RocksDBScan
 from statelib.backends.rocksdb.reading.table_scan import TableScan, first_row_from, tables_of
 from statelib.model.amounts import number_of
+from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
-from statelib.wire.ragged import Ragged, concat
+from statelib.serializers.entries.timers import MOMENT_BYTES, moment_bytes
+from statelib.wire.ragged import Ragged, concat, from_list
 
 SCANNED_PER_KEY = 2
 """The number of entries of a state per wanted key up to which scanning all entries is cheaper than looking each key up.
 Even in an entry-by-entry scan, an entry costs about a quarter of a lookup."""
+SCANNED_PER_TIMER = 4
+"""The number of timers per due timer up to which scanning all is cheaper than reading the due ones one by one."""
 KEPT_BYTES = 512 * 1024 * 1024
 """The most bytes of keys and values that a read keeps in memory for the write that follows."""
 
@@ -146,6 +150,29 @@ def _count_from(iterator: RdictIter, key: bytes, most: int) -> int:
         count += 1
         iterator.next()
     return count
+
+
+def timers_by_seek(
+    state: StoredState, key_groups: KeyGroupRange, prefix_width: int, until_ms: int, most: int
+) -> Ragged | None:
+    """Return the keys of the timers up to and including ``until_ms``, in ascending order; None if there are more than
+    ``most`` of them. Each key group takes one seek, because its timers are in the order of time."""
+    due: list[bytes] = []
+    until, size = moment_bytes(until_ms), prefix_width + MOMENT_BYTES
+    with rocksdb_errors(state.directory, f"looking for due timers of state {state.name!r}"):
+        iterator = state.family.iter()
+        valid, current, step = iterator.valid, iterator.key, iterator.next
+        for group in range(key_groups.start, key_groups.end + 1):
+            prefix = group.to_bytes(prefix_width, "big")
+            last = prefix + until
+            iterator.seek(prefix)
+            while valid() and (key := current())[:size] <= last:
+                due.append(key)
+                if len(due) > most:
+                    return None
+                step()
+        iterator.status()
+    return from_list(due)
 
 
 def _behind(prefix: bytes) -> bytes | None:
