@@ -207,10 +207,12 @@ def merge_statistics(whole: KeyGroupRange, parts: Iterable[StateStatistics]) -> 
 class KeyCounts:
     """The number of distinct keys that have state per key group of ``key_group_range``. ``keys``: int64.
 
-    A key counts once, whether it has entries in several states, namespaces or user keys, or only timers."""
+    A key counts once, whether it has entries in several states, namespaces or user keys. A key that has only timers
+    does not count (see :func:`key_states`), unless ``with_timers``: earlier versions counted it as well."""
 
     key_group_range: KeyGroupRange
     keys: npt.NDArray[np.int64] = field(repr=False)
+    with_timers: bool = False
 
     @property
     def total(self) -> int:
@@ -224,7 +226,16 @@ class KeyCounts:
     def cut(self, key_groups: KeyGroupRange) -> "KeyCounts":
         """Return the counts of ``key_groups``, a part of this range."""
         first = key_groups.start - self.key_group_range.start
-        return KeyCounts(key_groups, self.keys[first : first + len(key_groups)])
+        return replace(self, key_group_range=key_groups, keys=self.keys[first : first + len(key_groups)])
+
+
+def key_states(schema: KeyedStateSchema, *, with_timers: bool = False) -> frozenset[int]:
+    """Return the indexes of the states whose entries decide which keys a schema has: all states but timers, unless
+    there are only timers, or ``with_timers``.
+
+    To look for the timers of a key means reading all timers, because they are sorted by time."""
+    without = frozenset(i for i, state in enumerate(schema.states) if state.kind is not StateKind.TIMERS)
+    return without if without and not with_timers else frozenset(range(len(schema.states)))
 
 
 def no_keys(key_groups: KeyGroupRange) -> KeyCounts:

@@ -16,7 +16,14 @@ from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.keyed.group_windows import GroupWindows, LargeGroup, Window
 from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
-from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics, empty_statistics, merge_statistics
+from statelib.model.state import (
+    KeyCounts,
+    KeyedStateSchema,
+    StateStatistics,
+    empty_statistics,
+    key_states,
+    merge_statistics,
+)
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.rows import StateRows, statistics_of
 
@@ -63,10 +70,14 @@ def check_content(backend: KeyedStateBackend) -> None:
 
 
 def count_keys(backend: KeyedStateBackend) -> KeyCounts:
-    """Return the numbers of distinct keys in a live backend. All states are read in parallel, entry by entry."""
-    counter = KeyCounter(backend.schema)
+    """Return the numbers of distinct keys in a live backend. The states that decide which keys there are are read in
+    parallel, entry by entry."""
+    counter, read = KeyCounter(backend.schema), key_states(backend.schema)
     with ExitStack() as opened:
-        scans = [opened.enter_context(closing(backend.scan(state.name))) for state in backend.schema.states]
+        scans: list[Iterable[StateRows]] = [
+            opened.enter_context(closing(backend.scan(state.name))) if index in read else ()
+            for index, state in enumerate(backend.schema.states)
+        ]
         for part in GroupWindows(backend.schema, backend.key_group_range, scans):
             for index, rows in _rows_of(part):
                 counter.add(index, rows)

@@ -1,12 +1,18 @@
 """Results of the gate and quarantine, on each database."""
 
+import numpy as np
 import pytest
+from sqlalchemy import update
 
 from statelib.catalog.catalog import Catalog
+from statelib.catalog.tables.schema import CHECKPOINT
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.formats.manifest.key_counts_text import key_counts_text
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.key_groups import all_key_groups
 from statelib.model.quality import GateSummary, QualityResult, Severity
 from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.model.state import KeyCounts
 from tests.contract import catalog_kit
 from tests.contract.catalog_kit import PIPE, attempt, complete, facts, locate, request
 
@@ -108,3 +114,22 @@ def test_a_checkpoint_that_the_head_has_passed_cannot_be_released(catalog: Catal
     with pytest.raises(ConflictError):
         catalog.commit(PIPE, record.checkpoint_id, record.epoch, facts(77))
     assert attempt(77) == disposed.attempt
+
+
+def test_the_numbers_of_keys_that_the_gate_counted_are_read_back(catalog: Catalog) -> None:
+    """Earlier versions wrote numbers without a prefix, and counted keys that have only timers, too."""
+    number = complete(catalog, 1).checkpoint_id
+    assert catalog.gate.key_counts(PIPE, number, 4) is None
+    counts = KeyCounts(all_key_groups(4), np.array([1, 0, 5, 2], np.int64))
+    catalog.gate.record_results(PIPE, number, [], counts)
+    recorded = catalog.gate.key_counts(PIPE, number, 4)
+    assert recorded is not None
+    assert recorded.same(counts)
+    assert not recorded.with_timers
+    assert catalog.get(PIPE, number).keys == 8
+    with catalog.gate.transaction("gate results") as connection:
+        connection.execute(update(CHECKPOINT).values(key_counts=key_counts_text(counts)))
+    earlier = catalog.gate.key_counts(PIPE, number, 4)
+    assert earlier is not None
+    assert earlier.same(counts)
+    assert earlier.with_timers

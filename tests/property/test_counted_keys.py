@@ -6,6 +6,7 @@ its writes, the gate from serialized keys."""
 import dataclasses
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_f
 from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
+from statelib.model.state import KeyCounts
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification.stored_content import read_content
 from tests.support.extent import examples
@@ -161,20 +163,38 @@ CountedKeys.TestCase.settings = settings(
 TestCountedKeys = CountedKeys.TestCase
 
 
-def as_an_older_version_wrote_it(record: CheckpointRecord) -> None:
-    """Take the counts out of a manifest."""
+def without_counts(keys: KeyCounts) -> KeyCounts | None:
+    return None
+
+
+def with_keys_of_timers(keys: KeyCounts) -> KeyCounts:
+    """Return counts with a key more, as if it had only timers."""
+    more = keys.keys.copy()
+    more[0] += 1
+    return dataclasses.replace(keys, keys=more, with_timers=True)
+
+
+def as_an_older_version_wrote_it(
+    record: CheckpointRecord, counts: Callable[[KeyCounts], KeyCounts | None] = without_counts
+) -> None:
+    """Take the counts out of a manifest, or change them."""
     path = Path(record.directory.removeprefix("file:")) / "_metadata"
     metadata, manifest = read_checkpoint_file(path.read_bytes())
     assert manifest is not None
-    path.write_bytes(append_manifest(encode_metadata(metadata), dataclasses.replace(manifest, keys=None)))
+    assert manifest.keys is not None
+    older = dataclasses.replace(manifest, keys=counts(manifest.keys))
+    path.write_bytes(append_manifest(encode_metadata(metadata), older))
 
 
+@pytest.mark.parametrize("older", [without_counts, with_keys_of_timers])
 @pytest.mark.parametrize(("backend", "strategy"), WAYS, ids=map("-".join, WAYS))
-def test_a_base_without_a_count_gives_no_wrong_number(tmp_path: Path, backend: str, strategy: str) -> None:
+def test_a_base_without_a_count_gives_no_wrong_number(
+    tmp_path: Path, backend: str, strategy: str, older: Callable[[KeyCounts], KeyCounts | None]
+) -> None:
     deployment = written(tmp_path, backend, strategy, set(STATES))
     first = run(deployment, 1, {1, 2, 3})
     assert first.keys == 3
-    as_an_older_version_wrote_it(first)
+    as_an_older_version_wrote_it(first, older)
     second = published(deployment, 2, {3, 4})
     record = deployment.catalog().get(NAME, second)
     manifest = open_checkpoint(record.directory, own=True).manifest
@@ -193,6 +213,15 @@ def test_without_a_count_of_the_base_the_number_of_keys_is_unknown(tmp_path: Pat
     as_an_older_version_wrote_it(run(deployment, 1, {1, 2, 3}))
     second = published(deployment, 2, {3, 4})
     assert register(deployment, deployment.pipeline(NAME), second).keys is None
+
+
+def test_a_count_of_an_older_version_goes_on_if_there_are_no_timers(tmp_path: Path) -> None:
+    deployment = written(tmp_path, "rocksdb", "incremental", {"last", "total"})
+    as_an_older_version_wrote_it(
+        run(deployment, 1, {1, 2, 3}), lambda keys: dataclasses.replace(keys, with_timers=True)
+    )
+    second = published(deployment, 2, {3, 4})
+    assert register(deployment, deployment.pipeline(NAME), second).keys == 4
 
 
 def test_keys_of_only_a_dropped_state_are_no_longer_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ another order."""
 import random
 import shutil
 import tempfile
+from collections import deque
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from statelib.backends.keys.distinct import KeyCounter
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
@@ -183,7 +185,10 @@ class DeletedKeys(RuleBasedStateMachine):
         assert opened.manifest is not None
         assert opened.manifest.keys is not None
         assert opened.manifest.total_keys == len(self.reference.live)
-        assert opened.manifest.keys.same(read_content(opened, str(self.root / "scratch")).keys), "no timer is left"
+        assert opened.manifest.keys.same(read_content(opened, str(self.root / "scratch")).keys)
+        with_timers = KeyCounter(opened.schema(), with_timers=True)
+        deque(with_timers.passing(opened.rows(str(self.root / "scratch"))), 0)
+        assert with_timers.counts().total == len(self.reference.live), "no timer is left"
         self.days[begun] = self.day, deepcopy(self.reference)
 
     @precondition(lambda self: self.day)

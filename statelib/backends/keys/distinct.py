@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from statelib.backends.keys.lookup import find_rows, grouped
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
-from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, no_keys
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, key_states, no_keys
 from statelib.model.types import VOID
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of
@@ -37,13 +37,17 @@ def entries_per_key(entries: Ragged, keys: Ragged) -> npt.NDArray[np.int64]:
 class KeyCounter:
     """The counter of the distinct keys of the entries that are passed to it, in any order.
 
-    ``parts``: ranges of key groups that are read one after the other, as the handles of a snapshot are. Each distinct
-    serialized key of a range is held in memory once, and twice during a merge, until the next range begins or
-    :meth:`finish_part` is called. If the schema has a single state with one entry per key, no keys are held, because
-    the number of entries is the number of keys."""
+    Entries that decide nothing about keys are left out (see :func:`~statelib.model.state.key_states`, also for
+    ``with_timers``). ``parts``: ranges of key groups that are read one after the other, as the handles of a snapshot
+    are. Each distinct serialized key of a range is held in memory once, and twice during a merge, until the next range
+    begins or :meth:`finish_part` is called. If the schema has a single state with one entry per key, no keys are held,
+    because the number of entries is the number of keys."""
 
-    def __init__(self, schema: KeyedStateSchema, parts: Sequence[KeyGroupRange] = ()) -> None:
+    def __init__(
+        self, schema: KeyedStateSchema, parts: Sequence[KeyGroupRange] = (), *, with_timers: bool = False
+    ) -> None:
         self._schema = schema
+        self._with_timers, self._states = with_timers, key_states(schema, with_timers=with_timers)
         self._width = prefix_width(schema.max_parallelism)
         self._whole = all_key_groups(schema.max_parallelism)
         self._parts = parts
@@ -56,7 +60,7 @@ class KeyCounter:
 
     def add(self, state: int, rows: StateRows) -> None:
         """Count the keys of ``rows``, which are entries of the state with index ``state`` in the schema."""
-        if not len(rows):
+        if not len(rows) or state not in self._states:
             return
         if self._alone:
             self._counts += np.bincount(key_groups_of(rows.keys, self._width), minlength=len(self._whole))
@@ -77,7 +81,7 @@ class KeyCounter:
     def counts(self, key_groups: KeyGroupRange | None = None) -> KeyCounts:
         """Return the number of distinct keys so far, per key group of ``key_groups`` (None: of all key groups)."""
         self.finish_part()
-        counted = KeyCounts(self._whole, self._counts)
+        counted = KeyCounts(self._whole, self._counts, self._with_timers)
         return counted if key_groups is None else counted.cut(key_groups)
 
     def _begin_part(self, group: int) -> None:

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from statelib.backends.entries import removed_rows
 from statelib.backends.keyed import KeyedStateBackend, StateValues
-from statelib.backends.keys.distinct import entries_per_key, one_entry_per_key
+from statelib.backends.keys.distinct import one_entry_per_key
 from statelib.backends.keys.lookup import grouped
 from statelib.backends.wrappers.wrapped import WrappedBackend
 from statelib.model.key_groups import prefix_width
-from statelib.model.state import KeyCounts, StateDescriptor, StateKind
+from statelib.model.state import KeyCounts, StateDescriptor, key_states
 from statelib.serializers.entries.keys import only_entries, prefixed_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Ragged, as_arrow, as_ragged
@@ -53,14 +53,15 @@ class WrittenKeys(WrappedBackend):
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` that counts keys and passes all calls to ``inner``. All
     writes to ``inner`` must go through it.
 
-    Each distinct written key is held in memory once, serialized, with two numbers, and up to three times during a
-    merge. ``keys``: the number of distinct keys that have state in ``inner`` now, per key group; None if it is
-    unknown."""
+    ``inner`` must have a state other than timers, which decide nothing about keys. Each distinct written key is held in
+    memory once, serialized, with two numbers, and up to three times during a merge. ``keys``: the number of distinct
+    keys that have state in ``inner`` now, per key group; None if it is unknown."""
 
     def __init__(self, inner: KeyedStateBackend, keys: KeyCounts | None = None) -> None:
         super().__init__(inner)
         self._before = keys
         self._empty = keys is not None and not keys.total
+        self._counted = [inner.schema.states[i] for i in sorted(key_states(inner.schema))]
         self._alone = len(inner.schema.states) == 1 and one_entry_per_key(inner.schema.states[0])
         self._tally = _NOTHING
         self._pending: list[_Tally] = []
@@ -73,6 +74,8 @@ class WrittenKeys(WrappedBackend):
         descriptor = self.schema.state(state)
         present = before.present.to_numpy(zero_copy_only=False).astype(np.int64)
         more = ~removed_rows(descriptor, values, removed) - present
+        if descriptor not in self._counted:
+            present, more = np.zeros_like(present), np.zeros_like(more)
         # if the schema has one entry per key, its composite key identifies the key
         keys = as_arrow(before.keys if self._alone else prefixed_keys(self.schema, descriptor, before.keys))
         changed = np.full(len(keys), self._counts_changes)
@@ -116,17 +119,17 @@ class WrittenKeys(WrappedBackend):
             before = np.zeros(len(least), np.int64) if self._empty else least
             return before > 0, before + more > 0
         existed, exist = least > 0, (more > 0) | (least + more > 0)
-        unsure = np.flatnonzero(~(existed & exist))
+        unsure = np.flatnonzero(~(existed & exist) & (more != 0))  # as many entries as before: no key came or went
         if len(unsure):
             now = self._count_entries(as_ragged(self._tally.keys).take(unsure), np.maximum(more[unsure], 0) + 1)
             existed[unsure], exist[unsure] = now > more[unsure], now > 0
         return existed, exist
 
     def _count_entries(self, keys: Ragged, enough: _Counts) -> _Counts:
-        """Return the number of entries per key in all states. The count of a key stops at its number in ``enough``."""
+        """Return the number of entries per key in the states that decide which keys there are. The count of a key stops
+        at its number in ``enough``."""
         counts = np.zeros(len(keys), np.int64)
-        timers_last = sorted(self.schema.states, key=lambda state: state.kind is StateKind.TIMERS)
-        for descriptor in timers_last:
+        for descriptor in self._counted:
             undecided = np.flatnonzero(counts < enough)
             if not len(undecided):
                 break
@@ -139,12 +142,7 @@ class WrittenKeys(WrappedBackend):
             entries = only_entries(descriptor, keys)
             present = self.inner.read(descriptor.name, entries).present
             return np.asarray(present.to_numpy(zero_copy_only=False), np.int64)
-        if descriptor.kind is not StateKind.TIMERS:
-            return self.inner.count_entries(descriptor.name, keys, most)
-        counts = np.zeros(len(keys), np.int64)
-        for rows in self.inner.scan(descriptor.name):  # timers are sorted by time, not by key
-            counts += entries_per_key(prefixed_keys(self.schema, descriptor, rows.keys), keys)
-        return counts
+        return self.inner.count_entries(descriptor.name, keys, most)
 
     def _merge(self) -> None:
         if self._pending:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -24,6 +24,8 @@ from statelib.model.state import KeyCounts
 
 _Q = QUALITY_RESULT.c
 _C = CHECKPOINT.c
+_WITHOUT_TIMERS = "state:"
+"""Before the numbers of keys. Earlier versions wrote numbers alone, and counted keys that have only timers, too."""
 _FAILURE = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
 
 
@@ -49,7 +51,7 @@ class Gate:
             run = 1 + verdicts.newest_run(connection, pipeline, checkpoint_id)
             insert_results(connection, (pipeline, checkpoint_id), (run, now_ms), results)
             if keys is not None:
-                values = {"keys": keys.total, "key_counts": key_counts_text(keys)}
+                values = {"keys": keys.total, "key_counts": _WITHOUT_TIMERS + key_counts_text(keys)}
                 is_checkpoint = (_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
                 connection.execute(update(CHECKPOINT).where(*is_checkpoint).values(values))
             return run
@@ -60,8 +62,11 @@ class Gate:
         statement = select(_C.key_counts).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
         with self.transaction(read_only=True) as connection:
             text = connection.execute(statement).scalar_one_or_none()
+        if text is None:
+            return None
+        numbers = text.removeprefix(_WITHOUT_TIMERS)
         try:
-            return None if text is None else key_counts_from_text(text, max_parallelism)
+            return replace(key_counts_from_text(numbers, max_parallelism), with_timers=numbers == text)
         except ValueError:  # the text is damaged, or has another max_parallelism: the caller counts again
             return None
 

@@ -122,9 +122,14 @@ class Continuation:
 
     def keys(self, counted: KeyCounts | None) -> KeyCounts | None:
         """Return the number of keys that are restored: from the manifest, else ``counted``. None if neither is known,
-        or if states with entries are left out: their keys may be in no other state."""
+        if states with entries are left out, because their keys may be in no other state, or if keys that have only
+        timers were counted, as earlier versions did."""
         manifest = self.opened.manifest
-        return None if manifest is None or self._leaves_entries_out(manifest) else manifest.keys or counted
+        if manifest is None or self._leaves_entries_out(manifest):
+            return None
+        keys = manifest.keys or counted
+        has_timers = any(state.kind is StateKind.TIMERS for state in manifest.schema.states)
+        return None if keys is None or (keys.with_timers and has_timers) else keys
 
     def keys_below_deltas(self, counted: KeyCounts | None) -> KeyCounts | None:
         """Return the number of keys that are restored before open deltas are merged, else as :meth:`keys`."""

@@ -226,9 +226,11 @@ def _manifest(**values: Any) -> CheckpointManifest:
         if len(delta.statistics) != len(schema.states):
             raise ValueError(f"deltas: statistics of {number_of(len(delta.statistics), 'state')}")
     sizes = {file.path: file.size_bytes for file in reversed(values["files"])}
+    with_timers = values.pop("keys_with_timers")
     for name in ("keys", "keys_below_deltas"):
         if values[name] is not None:
-            values[name] = key_counts_from_text(values[name], schema.max_parallelism)
+            counts = key_counts_from_text(values[name], schema.max_parallelism)
+            values[name] = replace(counts, with_timers=with_timers)
     values["side_data"] = tuple(_sized(part, sizes) for part in values["side_data"])
     return CheckpointManifest(**values)
 
@@ -236,6 +238,13 @@ def _manifest(**values: Any) -> CheckpointManifest:
 def _keys_text(manifest: CheckpointManifest, name: str = "keys") -> str | None:
     counts = getattr(manifest, name)
     return None if counts is None else key_counts_text(counts)
+
+
+def _keys_with_timers(manifest: CheckpointManifest) -> bool:
+    """Return whether keys that have only timers may be among the counted ones."""
+    counts = manifest.keys or manifest.keys_below_deltas
+    has_timers = any(state.kind is StateKind.TIMERS for state in manifest.schema.states)
+    return counts is None or counts.with_timers or not has_timers
 
 
 def _sized(part: SideDataRecord, sizes: dict[str, int]) -> SideDataRecord:
@@ -285,6 +294,7 @@ MANIFEST = Record(
         sparse=True,
         get=partial(_keys_text, name="keys_below_deltas"),
     ),
+    JsonField("keys_with_timers", BOOLEAN, missing=True, sparse=True, get=_keys_with_timers),
     JsonField("read_by_job", BOOLEAN, missing=False, sparse=True),
     JsonField("mends", optional(INTERVAL), missing=None, sparse=True),
     JsonField("key", TEXTS, missing=(), sparse=True),

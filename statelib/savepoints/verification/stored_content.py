@@ -36,7 +36,8 @@ def read_content(
     # Raw timers are read after all handles, and their keys may be in any key group: no range is finished before them.
     windows = (windows_of(handle, opened.window_bytes, key_groups) for handle in opened.handles())
     parts = () if opened.raw_timers else tuple(chain.from_iterable(windows))
-    counter = KeyCounter(schema, parts)
+    recorded = opened.manifest.keys if opened.manifest else None
+    counter = KeyCounter(schema, parts, with_timers=recorded is not None and recorded.with_timers)
     divisible = are_keys_countable(schema)
     rows = opened.rows(scratch, key_groups)
     entries = counter.passing(rows) if divisible else rows

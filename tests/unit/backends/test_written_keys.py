@@ -177,7 +177,8 @@ def test_the_counted_keys_are_those_of_a_model_in_plain_python(
                     after(model, state, entries, remove=remove)
             result = written.keys_after()
             assert result is not None
-            assert result.total == len({key for entries in model.values() for key, _ in entries})
+            with_state = [entries for name, entries in model.items() if name != "_timer_state/event_t"]
+            assert result.total == len({key for entries in with_state for key, _ in entries})
             counter = KeyCounter(schema)
             for index, name in enumerate(names):
                 for rows in backend.scan(name):
@@ -197,3 +198,43 @@ def test_the_number_of_keys_is_unknown_after_a_run_if_it_was_unknown_before() ->
     for rows in backend.scan("total"):
         source.load("total", rows)
     assert source.keys_after() is None
+
+
+def test_keys_that_have_only_timers_are_not_counted_and_timers_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new key, a key that loses its state, and one that has had only timers: none of them makes a run read timers."""
+    schema = KeyedStateSchema(STRING, GROUPS, tuple(map(descriptor_of, ("in_space", "_timer_state/event_t"))))
+    whole = KeyGroupRange(0, GROUPS - 1)
+    backend = HeapKeyedStateBackend(schema, whole)
+    first = WrittenKeys(backend, no_keys(whole))
+    change(first, "in_space", {(1, 0), (2, 0), (2, 1)}, remove=False)
+    change(first, "_timer_state/event_t", {(1, 5), (2, 5), (3, 5)}, remove=False)
+    recorded = first.keys_after()
+    assert recorded is not None
+    assert recorded.total == 2
+    monkeypatch.setattr(backend, "scan", None)
+    second = WrittenKeys(backend, recorded)
+    change(second, "in_space", {(3, 0), (4, 0)}, remove=False)
+    change(second, "in_space", {(1, 0), (2, 1)}, remove=True)
+    change(second, "_timer_state/event_t", {(4, 5), (5, 5)}, remove=False)
+    counted = second.keys_after()
+    assert counted is not None
+    assert counted.total == len({2, 3, 4})
+    monkeypatch.undo()
+    entries = [(i, rows) for i, state in enumerate(schema.states) for rows in backend.scan(state.name)]
+    for with_timers, keys in ((False, {2, 3, 4}), (True, {1, 2, 3, 4, 5})):
+        counter = KeyCounter(schema, with_timers=with_timers)
+        for _ in counter.passing(entries):
+            pass
+        assert counter.counts().total == len(keys)
+        assert counter.counts().with_timers == with_timers
+
+
+def test_keys_are_counted_by_their_timers_if_there_is_nothing_else() -> None:
+    """A job of Flink may have no state but timers."""
+    schema = KeyedStateSchema(STRING, GROUPS, (descriptor_of("_timer_state/event_t"),))
+    backend = HeapKeyedStateBackend(schema, KeyGroupRange(0, GROUPS - 1))
+    change(backend, "_timer_state/event_t", {(1, 5), (1, 6), (3, 5)}, remove=False)
+    counter = KeyCounter(schema)
+    for rows in backend.scan("_timer_state/event_t"):
+        counter.add(0, rows)
+    assert counter.counts().total == 2

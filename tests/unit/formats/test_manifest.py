@@ -37,9 +37,18 @@ from statelib.model.handles import (
     RelativeFileStateHandle,
 )
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
-from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
-from statelib.model.types import DOUBLE, LONG, STRING, Field, Row, Tuple
+from statelib.model.key_groups import KeyGroupRange, all_key_groups
+from statelib.model.state import (
+    EVENT_TIMERS,
+    FieldMeaning,
+    KeyedStateSchema,
+    StateDescriptor,
+    StateKind,
+    StateStatistics,
+    no_keys,
+    timers_descriptor,
+)
+from statelib.model.types import DOUBLE, LONG, STRING, VOID, Field, Row, Tuple
 
 RANGE = KeyGroupRange(0, 1)
 SCHEMA = KeyedStateSchema(
@@ -232,6 +241,24 @@ def test_the_columns_of_user_keys_and_windows_are_recorded() -> None:
     assert read is not None
     assert read.schema == schema
     assert b'"time"' not in append_manifest(metadata(), MANIFEST)
+
+
+def test_a_manifest_says_whether_keys_that_have_only_timers_were_counted() -> None:
+    """Manifests of earlier versions do not, and such keys were counted."""
+    timers = timers_descriptor(EVENT_TIMERS, "t", VOID)
+    statistics = (*MANIFEST.statistics, MANIFEST.statistics[0])
+    with_timers = dataclasses.replace(
+        MANIFEST, schema=dataclasses.replace(SCHEMA, states=(*SCHEMA.states, timers)), statistics=statistics
+    )
+    counts = no_keys(all_key_groups(SCHEMA.max_parallelism))
+    for manifest, says in ((with_timers, True), (MANIFEST, False)):
+        for counted in (counts, dataclasses.replace(counts, with_timers=True)):
+            data = append_manifest(metadata(), dataclasses.replace(manifest, keys=counted))
+            _, read = read_checkpoint_file(data)
+            assert read is not None
+            assert read.keys is not None
+            assert (b"keys_with_timers" in data) == (says and not counted.with_timers)
+            assert read.keys.with_timers == (counted.with_timers or not says)
 
 
 def test_the_earlier_names_of_states_are_not_recorded() -> None:
