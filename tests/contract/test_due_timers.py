@@ -59,10 +59,10 @@ def register_all(backend: KeyedStateBackend, timers: list[tuple[int, int]]) -> l
 
 def due(backend: KeyedStateBackend, until_ms: int) -> list[tuple[int, int, int]]:
     """Return the due timers as (key group, moment, key), in the order of the backend."""
-    found = decode_keys(backend.schema, backend.schema.state(NAME), backend.timers_until(NAME, until_ms))
-    assert found.timestamps is not None
-    moments = found.timestamps.cast(pa.int64()).to_pylist()
-    return list(zip(found.key_groups.tolist(), moments, found.keys.to_pylist(), strict=True))
+    decoded = decode_keys(backend.schema, backend.schema.state(NAME), backend.timers_until(NAME, until_ms))
+    assert decoded.timestamps is not None
+    moments = decoded.timestamps.cast(pa.int64()).to_pylist()
+    return list(zip(decoded.key_groups.tolist(), moments, decoded.keys.to_pylist(), strict=True))
 
 
 MOMENTS = st.one_of(st.integers(-3, 9), st.integers(FIRST, LAST), st.sampled_from([FIRST, LAST]))
@@ -80,16 +80,16 @@ def test_the_due_timers_are_found_and_stay_until_they_are_removed(
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
         backend = make(schema_of(max_parallelism), Path(directory) / "timers")
-        there = register_all(backend, timers)
+        registered = register_all(backend, timers)
         for until_ms in moments:
-            expected = [timer for timer in there if timer[1] <= until_ms]
+            expected = [timer for timer in registered if timer[1] <= until_ms]
             ordered = sorted(expected, key=lambda timer: timer[:2])
             assert [timer[:2] for timer in due(backend, until_ms)] == [timer[:2] for timer in ordered]
             assert sorted(due(backend, until_ms)) == sorted(expected)
         taken = take_due(backend, "t", 0, moments[0])
-        assert (0 if taken is None else len(taken)) == sum(moment <= moments[0] for _, moment, _ in there)
+        assert (0 if taken is None else len(taken)) == sum(moment <= moments[0] for _, moment, _ in registered)
         assert due(backend, moments[0]) == []
-        assert sorted(due(backend, LAST)) == sorted(timer for timer in there if timer[1] > moments[0])
+        assert sorted(due(backend, LAST)) == sorted(timer for timer in registered if timer[1] > moments[0])
         backend.close()
 
 
@@ -99,12 +99,12 @@ def test_few_due_timers_are_found_without_reading_all(
 ) -> None:
     """A quarter of the 100 timers is where scanning all of them becomes cheaper."""
     backend = on_disk(KeyedStateSchema(LONG, 128, schema_of(128).states), tmp_path / "timers")
-    there: list[tuple[int, int, int]] = []
+    registered: list[tuple[int, int, int]] = []
     for key in range(200):
-        if len(there) < 100:
-            there += register_all(backend, [(key, len(there))])
+        if len(registered) < 100:
+            registered += register_all(backend, [(key, len(registered))])
     scanned = []
     scan = backend.scan
     monkeypatch.setattr(backend, "scan", lambda state: scanned.append(state) or scan(state))
-    assert sorted(due(backend, count - 1)) == sorted(there[:count])
+    assert sorted(due(backend, count - 1)) == sorted(registered[:count])
     assert bool(scanned) == scans

@@ -215,7 +215,7 @@ def test_without_a_count_of_the_base_the_number_of_keys_is_unknown(tmp_path: Pat
     assert register(deployment, deployment.pipeline(NAME), second).keys is None
 
 
-def test_a_count_of_an_older_version_goes_on_if_there_are_no_timers(tmp_path: Path) -> None:
+def test_a_count_of_an_older_version_is_used_if_there_are_no_timers(tmp_path: Path) -> None:
     deployment = written(tmp_path, "rocksdb", "incremental", {"last", "total"})
     as_an_older_version_wrote_it(
         run(deployment, 1, {1, 2, 3}), lambda keys: dataclasses.replace(keys, with_timers=True)

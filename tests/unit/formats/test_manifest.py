@@ -243,7 +243,7 @@ def test_the_columns_of_user_keys_and_windows_are_recorded() -> None:
     assert b'"time"' not in append_manifest(metadata(), MANIFEST)
 
 
-def test_a_manifest_says_whether_keys_that_have_only_timers_were_counted() -> None:
+def test_a_manifest_records_whether_keys_that_have_only_timers_were_counted() -> None:
     """Manifests of earlier versions do not, and such keys were counted."""
     timers = timers_descriptor(EVENT_TIMERS, "t", VOID)
     statistics = (*MANIFEST.statistics, MANIFEST.statistics[0])
@@ -251,14 +251,14 @@ def test_a_manifest_says_whether_keys_that_have_only_timers_were_counted() -> No
         MANIFEST, schema=dataclasses.replace(SCHEMA, states=(*SCHEMA.states, timers)), statistics=statistics
     )
     counts = no_keys(all_key_groups(SCHEMA.max_parallelism))
-    for manifest, says in ((with_timers, True), (MANIFEST, False)):
+    for manifest, is_recorded in ((with_timers, True), (MANIFEST, False)):
         for counted in (counts, dataclasses.replace(counts, with_timers=True)):
             data = append_manifest(metadata(), dataclasses.replace(manifest, keys=counted))
             _, read = read_checkpoint_file(data)
             assert read is not None
             assert read.keys is not None
-            assert (b"keys_with_timers" in data) == (says and not counted.with_timers)
-            assert read.keys.with_timers == (counted.with_timers or not says)
+            assert (b"keys_with_timers" in data) == (is_recorded and not counted.with_timers)
+            assert read.keys.with_timers == (counted.with_timers or not is_recorded)
 
 
 def test_the_earlier_names_of_states_are_not_recorded() -> None:
