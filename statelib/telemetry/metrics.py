@@ -102,7 +102,9 @@ RESTORE_DURATION = _timing("restore_duration", "time that the slowest subtask to
 LAG = _gauge("lag", "ms", "time from the end of the data interval to the commit")
 SIZE = _gauge("size_bytes", "By", "size of all files that the checkpoint needs")
 UPLOADED = _gauge("uploaded_bytes", "By", "bytes written for this checkpoint")
-KEYS = _gauge("keys", "{key}", "distinct keys that have an entry in any state (timers are not counted); not sent if not counted")
+KEYS = _gauge(
+    "keys", "{key}", "distinct keys that have an entry in any state (timers are not counted); not sent if not counted"
+)
 ENTRIES = _gauge("entries", "{entry}", "entries of all states together")
 KEYS_CHANGED = _gauge("keys_changed", "{key}", "distinct keys that events or timers of the interval wrote")
 STATE_ENTRIES = Metric(

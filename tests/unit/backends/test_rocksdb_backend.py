@@ -1,8 +1,11 @@
 """Tests of what only the RocksDB backend has: its directory, its leases, its native checkpoints."""
 
 import os
+import shutil
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
@@ -12,6 +15,12 @@ from statelib.backends.rocksdb.reading.stored import key_group_bounds, scan_stor
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
+from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor
+from statelib.model.types import LONG
+from statelib.serializers.columns.arrow import number_array
+from statelib.serializers.entries.keys import encode_keys, key_groups, prefixed_keys
+from statelib.serializers.entries.values import value_arrow_type
+from statelib.serializers.scalars.windows import MOMENT
 from statelib.testing.keyed_samples import entries, fill, put, sample_schema
 from statelib.wire.ragged import from_list
 
@@ -154,6 +163,43 @@ def test_a_scan_of_a_damaged_block_raises_an_error_instead_of_ending_early(backe
     assert caught.value.kind == "corrupt-rocksdb"
     checkpoint.release()
     backend.close()
+
+
+@pytest.mark.parametrize("find", ["counting", "due timers"])
+def test_a_seek_into_a_damaged_block_raises_an_error_although_others_follow(tmp_path: Path, find: str) -> None:
+    """RocksDB forgets the error of an iterator at its next seek."""
+    states = (StateDescriptor("s", StateKind.MAP, LONG, LONG), timers_descriptor(EVENT_TIMERS, "t"))
+    schema = KeyedStateSchema(LONG, 128, states)
+    backend = RocksDBKeyedStateBackend(schema, all_key_groups(128), str(tmp_path / "backend"), UID)
+    numbers = pa.array(range(30_000), pa.int64())
+    groups, moments = key_groups(schema, numbers), number_array(np.arange(30_000) % 97, MOMENT)
+    rows = {
+        "s": encode_keys(schema, states[0], numbers, groups, numbers),
+        states[1].name: encode_keys(schema, states[1], numbers, groups, timestamps=moments),
+    }
+    for name, keys in rows.items():
+        backend.write(backend.read(name, keys), name, pa.nulls(30_000, value_arrow_type(schema.state(name))))
+    backend.checkpoint(ONE).release()
+    prefixed = prefixed_keys(schema, states[0], rows["s"]).take(np.arange(0, 30_000, 100))
+
+    def look(backend: RocksDBKeyedStateBackend) -> object:
+        if find == "counting":
+            return backend.count_entries("s", prefixed, np.full(len(prefixed), 2)).tolist()
+        return len(backend.timers_until(states[1].name, 3))
+
+    assert look(backend) == ([1] * 300 if find == "counting" else 310 * 4)
+    for table in (tmp_path / "backend").rglob("*.sst"):
+        damaged = table.stat().st_size // 3
+        with table.open("r+b") as file:
+            file.seek(damaged)
+            file.write(b"damaged" * 30)
+    copy = shutil.copytree(tmp_path / "backend", tmp_path / "copy")
+    backend.close()
+    other = RocksDBKeyedStateBackend.open_existing(schema, all_key_groups(128), str(copy), UID, backend.statistics())
+    with pytest.raises(CorruptStateError) as caught:
+        look(other)
+    assert caught.value.kind == "corrupt-rocksdb"
+    other.close()
 
 
 def test_a_directory_that_is_no_database_is_removed_when_opening_fails(tmp_path: Path) -> None:

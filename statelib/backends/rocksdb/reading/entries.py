@@ -139,7 +139,6 @@ def count_by_seek(state: StoredState, keys: Sequence[bytes], most: Sequence[int]
     with rocksdb_errors(state.directory, f"looking {number_of(len(keys), 'key')} of state {state.name!r} up"):
         iterator = state.family.iter()
         counts = [_count_from(iterator, key, limit) for key, limit in zip(keys, most, strict=True)]
-        iterator.status()
     return np.array(counts, np.int64)
 
 
@@ -149,7 +148,14 @@ def _count_from(iterator: RdictIter, key: bytes, most: int) -> int:
     while count < most and iterator.valid() and iterator.key().startswith(key):
         count += 1
         iterator.next()
+    _check_end(iterator)
     return count
+
+
+def _check_end(iterator: RdictIter) -> None:
+    """Raise the error of an iterator that has no entry because of damage. The next seek would forget it."""
+    if not iterator.valid():
+        iterator.status()
 
 
 def timers_by_seek(
@@ -171,7 +177,7 @@ def timers_by_seek(
                 if len(due) > most:
                     return None
                 step()
-        iterator.status()
+            _check_end(iterator)
     return from_list(due)
 
 
