@@ -1,5 +1,7 @@
 """Checks and small operations on entries that the heap and the RocksDB backend share."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,7 +11,7 @@ from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.serializers.entries.rows import StateRows, key_groups_of, statistics_of
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, as_arrow
 
 SCAN_ROWS = 65536
 """The most entries in one batch of a scan: large enough for numpy, small enough for the processor's cache."""
@@ -88,6 +90,14 @@ def check_write(descriptor: StateDescriptor, expected: pa.DataType, rows: int, v
             f"state {descriptor.name!r}: expected values of Arrow type {expected}, found {values.type}",
             kind="wrong-value-type",
         )
+
+
+def having_prefix(keys: Ragged, prefixes: Ragged, prefix_of: Callable[[Ragged], Ragged]) -> Ragged:
+    """Return the keys whose prefix is among ``prefixes``, in the given order."""
+    if not len(keys):
+        return keys
+    is_wanted = pc.is_in(as_arrow(prefix_of(keys)), value_set=as_arrow(prefixes))
+    return keys.take(np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False)))
 
 
 def add_entries(total: StateStatistics, rows: StateRows, prefix_width: int, sign: int) -> StateStatistics:

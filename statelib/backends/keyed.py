@@ -1,5 +1,6 @@
 """The port of a keyed state backend, which holds the live state of one subtask's key-group range."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -66,6 +67,13 @@ class KeyedStateBackend(Protocol):
     def scan(self, state: str) -> StateScan:
         """Return all entries of this moment in ascending key order, in batches. Later writes do not change the result,
         even if no batch has been read before them."""
+        ...
+
+    def keys_with(self, state: str, prefixes: Ragged, prefix_of: Callable[[Ragged], Ragged]) -> Ragged:
+        """Return the serialized keys of all entries that begin with one of ``prefixes``, in any order.
+
+        ``prefixes``: distinct, and none is the beginning of another one. ``prefix_of``: a function that returns the
+        prefix of each key. The state must not be a state of timers."""
         ...
 
     def timers_until(self, state: str, until_ms: int) -> Ragged:

@@ -5,11 +5,11 @@ events of its own interval, so results do not depend on the order of events.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import group_rows, one_array
 from statelib.backends.keyed import KeyedStateBackend
@@ -19,13 +19,13 @@ from statelib.functions.declared import AggregateFunction
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import Timers, register, remove, take_due
 from statelib.model.amounts import number_of
-from statelib.model.state import StateDescriptor, StateKind
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import TIME_WINDOW
 from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.entries.keys import encode_keys, split_keys
 from statelib.serializers.registry import codec_of
 from statelib.serializers.scalars.windows import MOMENT
-from statelib.wire.ragged import Ragged, as_arrow, concat, gather
+from statelib.wire.ragged import Ragged, gather
 
 Longs = npt.NDArray[np.int64]
 _NANOS = 1_000_000
@@ -161,12 +161,11 @@ def _contents(backend: KeyedStateBackend, descriptor: StateDescriptor, ended: Ti
     owners = encode_keys(backend.schema, value_descriptor, ended.keys, ended.groups, namespaces=ended.namespaces)
     if descriptor.kind is not StateKind.MAP:
         return owners
-    wanted = as_arrow(owners)
-    keys_of_windows = [owners.take(np.empty(0, np.int64))]
-    for rows in backend.scan(descriptor.name):  # the user keys can be read only from the state itself
-        user_keys = split_keys(backend.schema, descriptor, rows.keys).user_keys
-        assert user_keys is not None
-        prefixes = gather(rows.keys.data, rows.keys.starts, rows.keys.lengths - user_keys.lengths)
-        is_ended = pc.is_in(as_arrow(prefixes), value_set=wanted).to_numpy(zero_copy_only=False)
-        keys_of_windows.append(rows.keys.take(np.flatnonzero(is_ended)))
-    return concat(keys_of_windows)
+    return backend.keys_with(descriptor.name, owners, partial(_without_user_keys, backend.schema, descriptor))
+
+
+def _without_user_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> Ragged:
+    """Return the part of each key before its user key."""
+    user_keys = split_keys(schema, descriptor, keys).user_keys
+    assert user_keys is not None, "only a map has several entries per key and window"
+    return gather(keys.data, keys.starts, keys.lengths - user_keys.lengths)

@@ -3,7 +3,7 @@
 Source: docs/spec/requirements.md R3, R5, R29; the role of Flink's HashMapStateBackend.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,6 +16,7 @@ from statelib.backends.entries import (
     check_loaded_rows,
     check_owned_keys,
     check_write,
+    having_prefix,
     removed_rows,
 )
 from statelib.backends.heap.column import Loads
@@ -145,6 +146,9 @@ class HeapKeyedStateBackend:
     def scan(self, state: str) -> StateScan:
         held = self._state(state)
         return HeapScan(self._count_while_scanning(held, held.joined()))
+
+    def keys_with(self, state: str, prefixes: Ragged, prefix_of: Callable[[Ragged], Ragged]) -> Ragged:
+        return having_prefix(as_ragged(self._state(state).joined().keys), prefixes, prefix_of)
 
     def timers_until(self, state: str, until_ms: int) -> Ragged:
         return self._state(state).joined().timers_until(self._width, until_ms)

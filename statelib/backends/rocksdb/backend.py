@@ -18,7 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from rocksdict import Rdict, WriteBatch
 
-from statelib.backends.entries import add_entries, check_loaded_rows, check_owned_keys, check_write, removed_rows
+from statelib.backends.entries import (
+    add_entries,
+    check_loaded_rows,
+    check_owned_keys,
+    check_write,
+    having_prefix,
+    removed_rows,
+)
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.backends.keys.order import byte_order
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
@@ -34,6 +41,7 @@ from statelib.backends.rocksdb.reading.entries import (
     count_by_seek,
     find_and_keep,
     find_by_scan,
+    keys_by_seek,
     scan_state,
     timers_by_seek,
 )
@@ -229,6 +237,13 @@ class RocksDBKeyedStateBackend:
         except BaseException:
             self._leases.give_back()
             raise
+
+    def keys_with(self, state: str, prefixes: Ragged, prefix_of: Callable[[Ragged], Ragged]) -> Ragged:
+        self._check_open(state)
+        if self._statistics[state].total_entries > SCANNED_PER_KEY * len(prefixes):
+            return keys_by_seek(self._stored(state), prefixes.take(byte_order(prefixes)).to_list())
+        with contextlib.closing(self.scan(state)) as scan:
+            return concat([having_prefix(rows.keys, prefixes, prefix_of) for rows in scan])
 
     def timers_until(self, state: str, until_ms: int) -> Ragged:
         self._check_open(state)

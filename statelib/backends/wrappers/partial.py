@@ -1,6 +1,6 @@
 """A keyed backend that holds only the entries that it was asked for. All others stay where they are stored."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -71,6 +71,9 @@ class PartialKeyedStateBackend(WrappedBackend):
 
     def scan(self, state: str) -> StateScan:
         raise AssertionError(f"state {state!r} is scanned, of which only the asked-for entries are here")
+
+    def keys_with(self, state: str, prefixes: Ragged, prefix_of: Callable[[Ragged], Ragged]) -> Ragged:  # noqa: ARG002
+        raise AssertionError(f"all entries of {len(prefixes)} keys of state {state!r} are read")
 
     def timers_until(self, state: str, until_ms: int) -> Ragged:
         raise AssertionError(f"timers {state!r} until {until_ms} are read, of which only the asked-for ones are here")

@@ -1,5 +1,7 @@
 """A keyed backend around another one, as the base of those that change some of its calls."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -36,6 +38,9 @@ class WrappedBackend:
 
     def scan(self, state: str) -> StateScan:
         return self.inner.scan(state)
+
+    def keys_with(self, state: str, prefixes: Ragged, prefix_of: Callable[[Ragged], Ragged]) -> Ragged:
+        return self.inner.keys_with(state, prefixes, prefix_of)
 
     def timers_until(self, state: str, until_ms: int) -> Ragged:
         return self.inner.timers_until(state, until_ms)

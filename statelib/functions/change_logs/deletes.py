@@ -8,20 +8,21 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import Rows, group_rows, one_array, pick_rows
 from statelib.aggregates.picks import clean, compared
+from statelib.backends.entries import having_prefix
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.keys.distinct import one_entry_per_key
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import APPLIED, CHANGE, DELETED
 from statelib.functions.timers import remove
 from statelib.model.amounts import number_of
+from statelib.model.state import StateKind
 from statelib.serializers.columns.arrow import one_nan
 from statelib.serializers.entries.keys import group_prefix, only_entries, prefixed_keys
 from statelib.serializers.registry import key_bytes
-from statelib.wire.ragged import Ragged, as_arrow, concat, join
+from statelib.wire.ragged import Ragged, concat, join
 
 
 def without_deleted(
@@ -66,17 +67,16 @@ def without_deleted(
 
 def _clear_keys(backend: KeyedStateBackend, prefixed: Ragged) -> None:
     """Remove all entries of distinct keys: of every state, window, user key and timer."""
-    schema, wanted = backend.schema, as_arrow(prefixed)
-    for descriptor in schema.states:
+    for descriptor in backend.schema.states:
+        prefix_of = partial(prefixed_keys, backend.schema, descriptor)
         if one_entry_per_key(descriptor):
-            remove(backend, descriptor.name, only_entries(descriptor, prefixed))
-            continue
-        entries: list[Ragged] = []
-        for rows in backend.scan(descriptor.name):  # their windows and user keys can be read only from the state itself
-            is_deleted = pc.is_in(as_arrow(prefixed_keys(schema, descriptor, rows.keys)), value_set=wanted)
-            entries.append(rows.keys.take(np.flatnonzero(is_deleted.to_numpy(zero_copy_only=False))))
-        if entries:
-            remove(backend, descriptor.name, concat(entries))
+            entries = only_entries(descriptor, prefixed)
+        elif descriptor.kind is not StateKind.TIMERS:
+            entries = backend.keys_with(descriptor.name, prefixed, prefix_of)
+        else:  # timers are sorted by time, not by key
+            scan = backend.scan(descriptor.name)
+            entries = concat([having_prefix(rows.keys, prefixed, prefix_of) for rows in scan])
+        remove(backend, descriptor.name, entries)
 
 
 def _ordering(events: pa.Table, name: str) -> pa.Array:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +166,7 @@ def test_a_scan_of_a_damaged_block_raises_an_error_instead_of_ending_early(backe
     backend.close()
 
 
-@pytest.mark.parametrize("find", ["counting", "due timers"])
+@pytest.mark.parametrize("find", ["counting", "entries of keys", "due timers"])
 def test_a_seek_into_a_damaged_block_raises_an_error_although_others_follow(tmp_path: Path, find: str) -> None:
     """RocksDB forgets the error of an iterator at its next seek."""
     states = (StateDescriptor("s", StateKind.MAP, LONG, LONG), timers_descriptor(EVENT_TIMERS, "t"))
@@ -185,9 +186,11 @@ def test_a_seek_into_a_damaged_block_raises_an_error_although_others_follow(tmp_
     def look(backend: RocksDBKeyedStateBackend) -> object:
         if find == "counting":
             return backend.count_entries("s", prefixed, np.full(len(prefixed), 2)).tolist()
+        if find == "entries of keys":
+            return len(backend.keys_with("s", prefixed, partial(prefixed_keys, schema, states[0])))
         return len(backend.timers_until(states[1].name, 3))
 
-    assert look(backend) == ([1] * 300 if find == "counting" else 310 * 4)
+    assert look(backend) == {"counting": [1] * 300, "entries of keys": 300, "due timers": 310 * 4}[find]
     for table in (tmp_path / "backend").rglob("*.sst"):
         damaged = table.stat().st_size // 3
         with table.open("r+b") as file:

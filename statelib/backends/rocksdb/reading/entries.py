@@ -158,6 +158,21 @@ def _check_end(iterator: RdictIter) -> None:
         iterator.status()
 
 
+def keys_by_seek(state: StoredState, prefixes: Sequence[bytes]) -> Ragged:
+    """Return the keys of all entries that begin with one of the prefixes, of which none is the beginning of another
+    one. Each prefix takes one seek."""
+    keys: list[bytes] = []
+    with rocksdb_errors(state.directory, f"looking for entries of state {state.name!r}"):
+        iterator = state.family.iter()
+        for prefix in prefixes:
+            iterator.seek(prefix)
+            while iterator.valid() and (key := iterator.key()).startswith(prefix):
+                keys.append(key)
+                iterator.next()
+            _check_end(iterator)
+    return from_list(keys)
+
+
 def timers_by_seek(
     state: StoredState, key_groups: KeyGroupRange, prefix_width: int, until_ms: int, most: int
 ) -> Ragged | None:
