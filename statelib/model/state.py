@@ -148,6 +148,11 @@ class KeyedStateSchema:
                 f"{number_of(len(names), 'state')}: expected at most {MAX_STATES}", kind="too-many-states"
             )
 
+    @property
+    def has_timers(self) -> bool:
+        """Whether one of the states is a state of timers."""
+        return any(state.kind is StateKind.TIMERS for state in self.states)
+
     def state(self, name: str) -> StateDescriptor:
         """Return the state with this name. Raises InvalidRequestError (``unknown-state``), which lists the names."""
         for descriptor in self.states:

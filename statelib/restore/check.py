@@ -70,8 +70,8 @@ def check_content(backend: KeyedStateBackend) -> None:
 
 
 def count_keys(backend: KeyedStateBackend) -> KeyCounts:
-    """Return the numbers of distinct keys in a live backend. The states that decide which keys there are are read in
-    parallel, entry by entry."""
+    """Return the numbers of distinct keys in a live backend. Only the states that decide which keys there are have to
+    be read: in parallel, entry by entry."""
     counter, read = KeyCounter(backend.schema), key_states(backend.schema)
     with ExitStack() as opened:
         scans: list[Iterable[StateRows]] = [

@@ -128,8 +128,7 @@ class Continuation:
         if manifest is None or self._leaves_entries_out(manifest):
             return None
         keys = manifest.keys or counted
-        has_timers = any(state.kind is StateKind.TIMERS for state in manifest.schema.states)
-        return None if keys is None or (keys.with_timers and has_timers) else keys
+        return None if keys is None or (keys.with_timers and manifest.schema.has_timers) else keys
 
     def keys_below_deltas(self, counted: KeyCounts | None) -> KeyCounts | None:
         """Return the number of keys that are restored before open deltas are merged, else as :meth:`keys`."""

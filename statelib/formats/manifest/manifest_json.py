@@ -243,8 +243,7 @@ def _keys_text(manifest: CheckpointManifest, name: str = "keys") -> str | None:
 def _keys_with_timers(manifest: CheckpointManifest) -> bool:
     """Return whether keys that have only timers may be among the counted ones."""
     counts = manifest.keys or manifest.keys_below_deltas
-    has_timers = any(state.kind is StateKind.TIMERS for state in manifest.schema.states)
-    return counts is None or counts.with_timers or not has_timers
+    return counts is None or counts.with_timers or not manifest.schema.has_timers
 
 
 def _sized(part: SideDataRecord, sizes: dict[str, int]) -> SideDataRecord:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
-from statelib.serializers.entries.timers import MOMENT_BYTES, moment_bytes
+from statelib.serializers.entries.timers import moment_bytes
 from statelib.wire.ragged import Ragged, concat, from_list
 
 SCANNED_PER_KEY = 2
@@ -138,39 +139,17 @@ def count_by_seek(state: StoredState, keys: Sequence[bytes], most: Sequence[int]
     ``keys``: key group and key."""
     with rocksdb_errors(state.directory, f"looking {number_of(len(keys), 'key')} of state {state.name!r} up"):
         iterator = state.family.iter()
-        counts = [_count_from(iterator, key, limit) for key, limit in zip(keys, most, strict=True)]
+        entries_of = (islice(_keys_between(iterator, key, key), limit) for key, limit in zip(keys, most, strict=True))
+        counts = [sum(1 for _ in entries) for entries in entries_of]
     return np.array(counts, np.int64)
-
-
-def _count_from(iterator: RdictIter, key: bytes, most: int) -> int:
-    iterator.seek(key)
-    count = 0
-    while count < most and iterator.valid() and iterator.key().startswith(key):
-        count += 1
-        iterator.next()
-    _check_end(iterator)
-    return count
-
-
-def _check_end(iterator: RdictIter) -> None:
-    """Raise the error of an iterator that has no entry because of damage. The next seek would forget it."""
-    if not iterator.valid():
-        iterator.status()
 
 
 def keys_by_seek(state: StoredState, prefixes: Sequence[bytes]) -> Ragged:
     """Return the keys of all entries that begin with one of the prefixes, of which none is the beginning of another
     one. Each prefix takes one seek."""
-    keys: list[bytes] = []
     with rocksdb_errors(state.directory, f"looking for entries of state {state.name!r}"):
         iterator = state.family.iter()
-        for prefix in prefixes:
-            iterator.seek(prefix)
-            while iterator.valid() and (key := iterator.key()).startswith(prefix):
-                keys.append(key)
-                iterator.next()
-            _check_end(iterator)
-    return from_list(keys)
+        return from_list([key for prefix in prefixes for key in _keys_between(iterator, prefix, prefix)])
 
 
 def timers_by_seek(
@@ -178,22 +157,25 @@ def timers_by_seek(
 ) -> Ragged | None:
     """Return the keys of the timers up to and including ``until_ms``, in ascending order; None if there are more than
     ``most`` of them. Each key group takes one seek, because its timers are in the order of time."""
-    due: list[bytes] = []
-    until, size = moment_bytes(until_ms), prefix_width + MOMENT_BYTES
+    until, prefixes = moment_bytes(until_ms), (group.to_bytes(prefix_width, "big") for group in key_groups)
     with rocksdb_errors(state.directory, f"looking for due timers of state {state.name!r}"):
         iterator = state.family.iter()
-        valid, current, step = iterator.valid, iterator.key, iterator.next
-        for group in range(key_groups.start, key_groups.end + 1):
-            prefix = group.to_bytes(prefix_width, "big")
-            last = prefix + until
-            iterator.seek(prefix)
-            while valid() and (key := current())[:size] <= last:
-                due.append(key)
-                if len(due) > most:
-                    return None
-                step()
-            _check_end(iterator)
-    return from_list(due)
+        due = chain.from_iterable(_keys_between(iterator, prefix, prefix + until) for prefix in prefixes)
+        keys = list(islice(due, most + 1))
+    return None if len(keys) > most else from_list(keys)
+
+
+def _keys_between(iterator: RdictIter, first: bytes, last: bytes) -> Iterator[bytes]:
+    """Yield the keys from ``first`` on, as long as their first bytes, as many as ``last`` has, are at most ``last``."""
+    size = len(last)
+    iterator.seek(first)
+    while iterator.valid():
+        key = iterator.key()
+        if key[:size] > last:
+            return
+        yield key
+        iterator.next()
+    iterator.status()  # raises an error, which the next seek would forget
 
 
 def _behind(prefix: bytes) -> bytes | None:
