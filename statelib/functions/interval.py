@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator.side_data import SideData
 from statelib.backends.operator.state import OperatorStateBackend
 from statelib.backends.wrappers.ttl import TimedStates, expire
 from statelib.functions.state_function import Progress, StateFunction
@@ -24,15 +25,21 @@ class IntervalResult:
     late: Late = ()
 
 
-def expired(backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], progress: Progress) -> KeyedStateBackend:
-    """Remove expired entries, and return the backend that state functions and their timers use.
+def expired(
+    backend: KeyedStateBackend,
+    ttl: Mapping[str, TtlConfig],
+    progress: Progress,
+    lists: Mapping[str, SideData] | None = None,
+) -> KeyedStateBackend:
+    """Remove expired entries, and return the backend that state functions and their timers use. ``lists``: as for
+    :func:`~statelib.backends.wrappers.ttl.expire`.
 
     The current time is the end of the interval, so that a replay gives the same state. Nothing expires without an
     interval, for example in a savepoint."""
     if not ttl:
         return backend
     if progress.after_ms > progress.before_ms:
-        expire(backend, ttl, progress.processing_time_ms)
+        expire(backend, ttl, progress.processing_time_ms, before_ms=progress.before_ms + 1, lists=lists)
     return TimedStates(backend, ttl, progress.processing_time_ms)
 
 

@@ -178,6 +178,10 @@ class OperatorStateBackend:
         """Return the side data of all names as it is at this moment."""
         return tuple(part.frozen() for part in self._side_data.values())
 
+    def own_side_data(self, name: str) -> SideData | None:
+        """Return the side data with this name, None if this run keeps none."""
+        return self._side_data.get(name)
+
     def side_data(self, name: str) -> SideData:
         """Return the side data with this name. Raises InvalidRequestError (``unknown-side-data``)."""
         if name not in self._side_data:

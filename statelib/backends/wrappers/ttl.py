@@ -8,6 +8,7 @@ reaches the duration).
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.backends.keyed import KeyedStateBackend, StateValues
+from statelib.backends.operator.side_data import SideData
+from statelib.backends.wrappers.expiring import ExpiringCollector, stored_list
 from statelib.backends.wrappers.wrapped import WrappedBackend
 from statelib.errors import InvalidRequestError
+from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.ttl import TtlConfig, TtlUpdate
 from statelib.model.types import Ttl
@@ -34,42 +38,89 @@ _ROWS_AT_ONCE = 1 << 20
 """The number of entries with expired values that are gathered before they are removed."""
 
 
-def expire(backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], now_ms: int) -> int:
+def expire(
+    backend: KeyedStateBackend,
+    ttl: Mapping[str, TtlConfig],
+    now_ms: int,
+    *,
+    before_ms: int | None = None,
+    lists: Mapping[str, SideData] | None = None,
+) -> int:
     """Remove the values, list elements and map entries that have expired at ``now_ms`` (epoch milliseconds). Return
     the number of backend entries that were removed or became shorter.
 
-    Each state in ``ttl`` is scanned once; only entries with expired values are decoded."""
-    return sum(_expire_state(backend, name, config, now_ms) for name, config in ttl.items())
+    Each state in ``ttl`` is scanned once; only entries with expired values are decoded. ``lists``: the side data, by
+    state, with the entries that expire next. If a state has a list that reaches far enough, only entries of the list
+    are read: those that have expired since ``before_ms``, the time of the last call. Otherwise a scan makes a new
+    one."""
+    count = 0
+    for name, config in ttl.items():
+        descriptor, oldest_ms = backend.schema.state(name), now_ms - config.duration_ms
+        side_data = (lists or {}).get(name)
+        if side_data is None or before_ms is None:
+            count += _expire_by_scan(backend, descriptor, oldest_ms)
+            continue
+        listed = stored_list(side_data, backend.key_group_range, prefix_width(backend.schema.max_parallelism))
+        if listed is not None and listed.duration_ms == config.duration_ms and oldest_ms <= listed.until_ms:
+            keys = listed.between(before_ms - config.duration_ms, oldest_ms)
+            count += _expire_listed(backend, descriptor, keys, oldest_ms)
+            continue
+        listing = ExpiringCollector(oldest_ms + config.duration_ms // 2, config.duration_ms)
+        count += _expire_by_scan(backend, descriptor, oldest_ms, listing)
+        side_data.write(listing.listed().encoded())
+    return count
 
 
-def _expire_state(backend: KeyedStateBackend, state: str, config: TtlConfig, now_ms: int) -> int:
-    descriptor, total, expired_keys, size = backend.schema.state(state), 0, list[Ragged](), 0
-    scan = backend.scan(state)
-    try:
+def _expire_listed(backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, oldest_ms: int) -> int:
+    """Remove the expired values of ``keys``, which may have been accessed since they were listed."""
+    if not len(keys):
+        return 0
+    stored = backend.read(descriptor.name, keys)
+    rows = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
+    values = stored.values.take(pa.array(rows))
+    if descriptor.kind is StateKind.LIST:
+        elements, numbers = _elements(values)
+        times, owners = _times(elements), rows[numbers]
+    else:
+        times, owners = _times(values), rows
+    expired_rows = np.unique(owners[times <= oldest_ms])
+    if len(expired_rows):
+        _remove_expired(backend, descriptor, keys.take(expired_rows), oldest_ms)
+    return len(expired_rows)
+
+
+def _expire_by_scan(
+    backend: KeyedStateBackend, descriptor: StateDescriptor, oldest_ms: int, listing: ExpiringCollector | None = None
+) -> int:
+    """Remove the expired values of a state, and add the others to ``listing``."""
+    total, expired_keys, size = 0, list[Ragged](), 0
+    with closing(backend.scan(descriptor.name)) as scan:
         for rows in scan:
-            old = np.flatnonzero(_with_expired(descriptor, rows.values, config, now_ms))
+            times, owners = _accesses(descriptor, rows.values)
+            is_old = times <= oldest_ms
+            old = np.unique(owners[is_old])
             if len(old):
                 expired_keys.append(rows.keys.take(old))
                 size += len(old)
+            if listing is not None:
+                listing.add(rows.keys, owners[~is_old], times[~is_old])
             if size >= _ROWS_AT_ONCE:
-                _remove_expired(backend, descriptor, concat(expired_keys), config, now_ms)
+                _remove_expired(backend, descriptor, concat(expired_keys), oldest_ms)
                 total, expired_keys, size = total + size, [], 0
-    finally:
-        scan.close()
     if expired_keys:
-        _remove_expired(backend, descriptor, concat(expired_keys), config, now_ms)
+        _remove_expired(backend, descriptor, concat(expired_keys), oldest_ms)
     return total + size
 
 
-def _with_expired(descriptor: StateDescriptor, values: Ragged, config: TtlConfig, now_ms: int) -> Mask:
-    """Return which entries hold an expired value, as a boolean per entry. The times are read from the bytes."""
+def _accesses(descriptor: StateDescriptor, values: Ragged) -> tuple[Moments, npt.NDArray[np.int64]]:
+    """Return (time of the last access, row) of each value, and of each element of a list. The times are read from the
+    bytes."""
+    rows = np.arange(len(values))
     if descriptor.kind is not StateKind.LIST:
         flag = 1 if descriptor.kind is StateKind.MAP else 0
-        return _expired(_moments(values, values.starts + flag, values.offsets[1:]), config, now_ms)
+        return _moments(values, values.starts + flag, values.offsets[1:]), rows
     starts, offsets = separated(codec_of(descriptor.value_type), values)
-    old = _expired(_moments(values, starts, starts + TIMESTAMP_BYTES), config, now_ms)
-    owners = np.repeat(np.arange(len(values)), np.diff(offsets))
-    return np.bincount(owners[old], minlength=len(values)) > 0
+    return _moments(values, starts, starts + TIMESTAMP_BYTES), np.repeat(rows, np.diff(offsets))
 
 
 def _moments(values: Ragged, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Moments:
@@ -77,22 +128,15 @@ def _moments(values: Ragged, starts: npt.NDArray[np.int64], ends: npt.NDArray[np
     return read_unsigned(values.data, starts, TIMESTAMP_BYTES, "i8").astype(np.int64)
 
 
-def _expired(moments: Moments, config: TtlConfig, now_ms: int) -> Mask:
-    """Return where ``moment + duration <= now``, computed without overflow. A moment in the future has not
-    expired."""
-    return np.asarray(moments <= now_ms - config.duration_ms, np.bool_)
-
-
-def _remove_expired(
-    backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, config: TtlConfig, now_ms: int
-) -> None:
-    """Remove the expired values of ``keys``: the elements of a list one by one, any other value with its entry."""
+def _remove_expired(backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, oldest_ms: int) -> None:
+    """Remove the values of ``keys`` that were last accessed at most at ``oldest_ms``: the elements of a list one by
+    one, any other value with its entry."""
     before = backend.read(descriptor.name, keys)
     if descriptor.kind is not StateKind.LIST:
         backend.write(before, descriptor.name, before.values, pa.array(np.ones(len(keys), np.bool_)))
         return
     elements, owners = _elements(before.values)
-    alive = np.flatnonzero(~_expired(_times(elements), config, now_ms))
+    alive = np.flatnonzero(_times(elements) > oldest_ms)
     # an empty list is not stored: writing one removes the entry
     backend.write(before, descriptor.name, _lists(elements.take(pa.array(alive)), owners[alive], before.values))
 

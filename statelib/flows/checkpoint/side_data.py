@@ -1,11 +1,15 @@
-"""The side data of a base: which subtask gets which pieces of it, and whether its checkpoints may refer to them."""
+"""The side data of a base: which subtask gets which pieces of it, and whether its checkpoints may refer to them; and
+the states whose entries that expire next are listed in side data."""
 
 from collections.abc import Iterator, Sequence
 
 from statelib.backends.operator.side_data import StoredSideData
-from statelib.model.checkpoint import SideDataRecord
+from statelib.definition.pipeline import Pipeline
+from statelib.model.checkpoint import SideDataRecord, SnapshotKind
+from statelib.model.choices import REFERRING, Backend
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.record import CheckpointRecord
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY
 from statelib.storage.ports.views import WrittenStream
@@ -59,3 +63,13 @@ def _pieces(records: Sequence[SideDataRecord], own: KeyGroupRange) -> Iterator[t
         pending = record, common
     if pending is not None:
         yield pending
+
+
+def listed_states(pipeline: Pipeline, record: CheckpointRecord) -> tuple[str, ...]:
+    """Return the names of the states with a time to live of which a checkpoint keeps a list: those of RocksDB, if its
+    strategy does not write the whole state in any case. A savepoint keeps none, because it is as independent of
+    statelib as it can be. A correction keeps none: it may write values with earlier times than those of the list."""
+    keeps = record.kind is SnapshotKind.CHECKPOINT and record.mends is None
+    if not keeps or pipeline.backend != Backend.ROCKSDB or record.strategy not in REFERRING:
+        return ()
+    return tuple(pipeline.ttl())

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from statelib.backends.operator.side_data import SideData, StoredSideData
+from statelib.backends.wrappers.expiring import expiring_name
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError
 from statelib.flows.checkpoint.blind import continued_files, reasons_to_read
 from statelib.flows.checkpoint.kept_deltas import carried_deltas, kept_interval, later_intervals
 from statelib.flows.checkpoint.previous_files import can_be_shared, previous_files
-from statelib.flows.checkpoint.side_data import restored_side_data
+from statelib.flows.checkpoint.side_data import listed_states, restored_side_data
 from statelib.flows.checkpoint.touched import reasons_to_read_all
 from statelib.flows.restore.continuation import continuation
 from statelib.flows.restore.layout import RestoreLayout, lay_out
@@ -178,7 +179,11 @@ def _plan(
         base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},
         side_data=restored_side_data(
             base,
-            (*pipeline.side_data, *carried_deltas(pipeline, record, base)),
+            (
+                *pipeline.side_data,
+                *carried_deltas(pipeline, record, base),
+                *map(expiring_name, listed_states(pipeline, record)),
+            ),
             layout.ranges,
             can_be_referred_to=base is not None and can_be_shared(base_record, base, pipeline_directory),
         ),

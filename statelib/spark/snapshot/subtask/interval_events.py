@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from statelib.backends.operator.state import OperatorStateBackend
+from statelib.backends.wrappers.expiring import expiring_name
 from statelib.backends.wrappers.written_keys import WrittenKeys
 from statelib.definition.columns import key_array
 from statelib.definition.pipeline import Pipeline
@@ -32,7 +33,10 @@ def apply_events(
     count as changed by an event. ``deleted``: as for :func:`without_deleted`."""
     keys = key_array(pipeline, events)
     groups = key_groups(backend.schema, keys)
-    states = without_expired(backend, pipeline.ttl(), progress)
+    lists = {state: operator.own_side_data(expiring_name(state)) for state in pipeline.ttl()}
+    states = without_expired(
+        backend, pipeline.ttl(), progress, {state: part for state, part in lists.items() if part is not None}
+    )
     backend.count_changes()
     if pipeline.has_deletes:
         retracts, order_by = pipeline.has_retractions, pipeline.order_by

@@ -4,8 +4,10 @@ from dataclasses import asdict
 
 from statelib.backends.operator.state import OperatorStateBackend
 from statelib.backends.wrappers.changed_entries import ChangedEntries
+from statelib.backends.wrappers.expiring import expiring_name
 from statelib.definition.output_forms import rows_to_emit
 from statelib.definition.pipeline import Pipeline
+from statelib.flows.checkpoint.side_data import listed_states
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.formats.source_position import SOURCE_POSITION, TABLE_VERSIONS, element_of
 from statelib.functions.mending.kept_delta import delta_name, interval_of_delta
@@ -23,7 +25,8 @@ def restored_operator(pipeline: Pipeline, plan: SnapshotPlan, subtask: int) -> O
     changes = map(changes_name, recorded_states(pipeline, plan, subtask))
     own_deltas = () if plan.keeps is None else (delta_name(plan.keeps, state) for state in pipeline.states)
     carried = (part.name for part in stored if interval_of_delta(part.name) is not None)
-    own = (*changes, *map(output_name, pipeline.outputs), *own_deltas, *carried)
+    lists = map(expiring_name, listed_states(pipeline, plan.record))
+    own = (*changes, *map(output_name, pipeline.outputs), *own_deltas, *carried, *lists)
     names = dict.fromkeys((*pipeline.side_data, *own))
     side_data = (plan.stored_side_data(subtask, name) for name in names)
     operator = restore_operator(
