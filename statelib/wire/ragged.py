@@ -307,10 +307,13 @@ def join(parts: Sequence[Ragged]) -> Ragged:
 
 def concat(parts: Sequence[Ragged]) -> Ragged:
     """Return all rows of the first part, then of the second, and so on. Without any part there are no rows."""
-    lengths = [part.lengths for part in parts]
-    data = [_row_bytes(part) for part in parts]
     if not parts:
         return Ragged(np.empty(0, np.uint8), np.zeros(1, np.int64))
+    equal = [part.matrix for part in parts if isinstance(part, EqualRows)]
+    if len(equal) == len(parts) and len({matrix.shape[1] for matrix in equal}) == 1:
+        return EqualRows(np.concatenate(equal))
+    lengths = [part.lengths for part in parts]
+    data = [_row_bytes(part) for part in parts]
     return Ragged(np.concatenate(data), offsets_of(np.concatenate(lengths)))
 
 

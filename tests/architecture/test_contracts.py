@@ -57,7 +57,7 @@ def test_the_import_contracts_hold() -> None:
         ("statelib/coordinator/new.py", "time", "the coordinator only decides"),
         ("statelib/wire/new.py", "pyarrow.compute", "Arrow starts at serializers"),
         ("statelib/wire/new.py", "google_crc32c", "google_crc32c lives"),
-        ("statelib/formats/new.py", "cramjam", "cramjam lives"),
+        ("statelib/wire/new.py", "cramjam", "cramjam lives"),
         ("statelib/flows/new.py", "obstore.store", "object store clients"),
         ("statelib/restore/new.py", "rocksdict", "rocksdict lives"),
         ("statelib/flows/new.py", "sqlalchemy.orm", "SQL lives"),

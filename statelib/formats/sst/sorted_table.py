@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from statelib.errors import CorruptStateError
+from statelib.formats.sst.stored_blocks import CRC32C, PADDING, XXH3, XXH64, StoredBlock, contents_of
 from statelib.formats.sst.table_blocks import TRAILING, BlockEntries, entries_of
 from statelib.formats.sst.table_index import (
     TRAILER_BYTES,
@@ -21,7 +20,6 @@ from statelib.formats.sst.table_index import (
     key_value_pairs,
     read_varint,
 )
-from statelib.wire.checksum import crc32c, xxh3, xxh64
 from statelib.wire.ragged import concat
 
 ReadAt = Callable[[int, int], bytes]
@@ -34,8 +32,6 @@ _FORMATS = range(2, 6)
 """The format versions that are read. From version 6 on, the checksum of a block depends on its offset."""
 _GAP_BYTES = 8 * 1024
 """The bytes between two blocks up to which they are read at once, because a request costs more than these bytes."""
-_NONE, _SNAPPY = 0, 1
-_CRC32C, XXH64, _XXH3 = 1, 3, 4
 _BINARY, _TWO_LEVELS = 0, 2
 _PROPERTIES = b"rocksdb.properties"
 _FOREIGN = (b"rocksdb.range_del", b"rocksdb.compression_dict")
@@ -47,7 +43,8 @@ _LEVELS = b"rocksdb.block.based.table.index.type"
 _GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
 """The property of a table that RocksDB took in whole. The sequence number of its entries is in the MANIFEST."""
 SEQUENCE_ZERO = b"statelib.sequence_zero"
-"""The property of a table of :mod:`statelib.formats.sst.table_writer`, whose entries have the sequence number 0."""
+"""The property of a table of :mod:`statelib.formats.sst.table_writer`: the keys of its entries are distinct, and their
+sequence number is 0."""
 _ABSENT = (b"rocksdb.merge.operands", b"rocksdb.num.range-deletions")
 """The properties that count entries which this reader cannot read."""
 
@@ -58,7 +55,7 @@ class Table:
 
     ``family``: the column family that it was written for. ``readable``: whether it holds only puts and deletes, in
     blocks that this reader can decode. ``expansion``: the bytes of keys and values per stored byte. ``entries``: the
-    number of its entries, as its writer recorded it.
+    number of its entries, as its writer recorded it. ``distinct``: no two entries have the same key.
     """
 
     name: str
@@ -66,6 +63,7 @@ class Table:
     readable: bool
     expansion: float
     entries: int
+    distinct: bool
     _checksum: int
     _read: ReadAt = field(repr=False)
     _index: TableIndex = field(repr=False)
@@ -90,7 +88,7 @@ class Table:
 
         Raise CorruptStateError (``corrupt-rocksdb``).
         """
-        return entries_of(self._contents(blocks), self.name)
+        return self._entries(self._stored(blocks))
 
     def read_apart(self, blocks: Sequence[Block], mapped: Callable[..., Iterable[Any]] = map) -> BlockEntries:
         """Return the entries of some blocks in ascending order, of which there must be at least one. Blocks that lie
@@ -98,14 +96,16 @@ class Table:
 
         Raise CorruptStateError (``corrupt-rocksdb``).
         """
-        runs = list(_runs(blocks))
-        return entries_of([content for run in mapped(self._contents, runs) for content in run], self.name)
+        return self._entries(block for run in mapped(self._stored, list(_runs(blocks))) for block in run)
 
-    def _contents(self, blocks: Sequence[Block]) -> list[memoryview | bytes]:
-        """Return the contents of blocks that are read at once, with what lies between them."""
+    def _entries(self, blocks: Iterable[StoredBlock]) -> BlockEntries:
+        return entries_of(contents_of(blocks, self._checksum, self.name), self.name)
+
+    def _stored(self, blocks: Sequence[Block]) -> list[StoredBlock]:
+        """Return blocks that are read at once, with what lies between them."""
         begin, last = blocks[0].offset, blocks[-1]
         raw = memoryview(self._read(begin, last.offset + last.length + TRAILER_BYTES - begin))
-        return [_content(raw[b.offset - begin :], b.offset, b.length, self._checksum, self.name) for b in blocks]
+        return [(at, size, raw[at - begin : at - begin + size + TRAILER_BYTES]) for _, at, size in blocks]
 
 
 def _runs(blocks: Sequence[Block]) -> Iterator[Sequence[Block]]:
@@ -127,11 +127,12 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
     if len(footer) < _FOOTER or int.from_bytes(footer[-8:], "little") != MAGIC:
         return None
     checksum = footer[0]
-    if int.from_bytes(footer[-12:-8], "little") not in _FORMATS or checksum not in {_CRC32C, XXH64, _XXH3}:
+    if int.from_bytes(footer[-12:-8], "little") not in _FORMATS or checksum not in {CRC32C, XXH64, XXH3}:
         return None
 
     def block(offset: int, length: int) -> bytes:
-        return bytes(_content(memoryview(read(offset, length + TRAILER_BYTES)), offset, length, checksum, name))
+        stored = (offset, length, memoryview(read(offset, length + TRAILER_BYTES)))
+        return contents_of([stored], checksum, name).data[:-PADDING].tobytes()
 
     meta_offset, at = read_varint(footer, 1)
     meta_length, at = read_varint(footer, at)
@@ -159,6 +160,7 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
         )
         / max(_property_number(properties, b"rocksdb.data.size"), 1),
         _property_number(properties, b"rocksdb.num.entries"),
+        SEQUENCE_ZERO in properties,
         checksum,
         read,
         index,
@@ -179,45 +181,3 @@ def _is_plain(properties: dict[bytes, bytes]) -> bool:
 def _property_number(properties: dict[bytes, bytes], name: bytes) -> int:
     """Return the number that a property holds; 0 if the property is missing."""
     return read_varint(properties[name], 0)[0] if name in properties else 0
-
-
-def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str) -> memoryview | bytes:
-    """Return the decompressed content of the block at the start of ``raw``.
-
-    Raise CorruptStateError (``corrupt-rocksdb``) if it is cut, damaged or compressed in another way.
-    """
-    if len(raw) < length + TRAILER_BYTES:
-        raise CorruptStateError(
-            f"RocksDB's table {name}: expected a block of {length} bytes at byte {offset}, the file ends before",
-            kind="corrupt-rocksdb",
-        )
-    stored = int.from_bytes(raw[length + 1 : length + TRAILER_BYTES], "little")
-    if stored != block_checksum(checksum, bytes(raw[: length + 1])):
-        raise CorruptStateError(
-            f"RocksDB's table {name}, block at byte {offset}: its checksum does not match", kind="corrupt-rocksdb"
-        )
-    compression, body = raw[length], raw[:length]
-    if compression == _NONE:
-        return body
-    if compression != _SNAPPY:
-        raise CorruptStateError(
-            f"RocksDB's table {name}, block at byte {offset}: expected it plain or by Snappy, found {compression}",
-            kind="corrupt-rocksdb",
-        )
-    size, _ = read_varint(bytes(body[:10]), 0)
-    try:
-        return bytes(pa.decompress(body, size, "snappy", asbytes=True))
-    except (OSError, pa.ArrowException, MemoryError) as error:
-        raise CorruptStateError(
-            f"RocksDB's table {name}, block at byte {offset}: {error}", kind="corrupt-rocksdb"
-        ) from error
-
-
-def block_checksum(kind: int, data: bytes) -> int:
-    """Return the checksum of a block and of the byte for its compression."""
-    if kind == _CRC32C:
-        crc = crc32c(data)
-        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    if kind == XXH64:
-        return xxh64(data) & 0xFFFFFFFF
-    return (xxh3(data[:-1]) & 0xFFFFFFFF) ^ (data[-1] * 0x6B9083D9 & 0xFFFFFFFF)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import CorruptStateError
+from statelib.formats.sst.stored_blocks import Contents
 from statelib.serializers.columns.cursors import read_varlen
 from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, offsets_of, spans
 
@@ -21,7 +22,6 @@ Numbers = npt.NDArray[np.int64]
 TRAILING = 8
 """The size in bytes of what follows the user key: a byte for the kind of entry, and a sequence number."""
 _DELETES, _PUTS = (0, 7), 1
-_PADDING = 8
 MATRIX_BYTES = 8 << 20
 """The size in bytes of the keys that are decoded at once, each padded to the longest."""
 _HASH_INDEX = 1 << 31
@@ -67,12 +67,11 @@ def joined(parts: Sequence[BlockEntries]) -> BlockEntries:
     )
 
 
-def entries_of(blocks: Sequence[bytes | memoryview], what: str) -> BlockEntries:
-    """Return the entries of blocks without their trailers, in order. Raise CorruptStateError (``corrupt-rocksdb``)."""
-    data = np.frombuffer(b"".join((*blocks, bytes(_PADDING))), np.uint8)
-    starts, stops = _stretch_bounds(data, np.array([len(block) for block in blocks], np.int64), what)
+def entries_of(blocks: Contents, what: str) -> BlockEntries:
+    """Return the entries of blocks in order. Raise CorruptStateError (``corrupt-rocksdb``)."""
+    starts, stops = _stretch_bounds(blocks.data, np.array(blocks.lengths, np.int64), what)
     try:
-        return _entries(data, starts, stops, what)
+        return _entries(blocks.data, starts, stops, what)
     except (IndexError, ValueError) as error:
         raise _corrupt(what, str(error)) from error
 

@@ -164,7 +164,7 @@ def _end_of_entries(content: bytes) -> int:
     return len(content) - 4 - 4 * int.from_bytes(content[-4:], "little")
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """Return the number at ``at``, stored with seven bits per byte and low bits first, and the offset of its end.
 
     Raise CorruptStateError (``corrupt-rocksdb``).

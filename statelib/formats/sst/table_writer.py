@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from statelib.formats.sst.sorted_table import MAGIC, SEQUENCE_ZERO, XXH64, block_checksum
+from statelib.formats.sst.sorted_table import MAGIC, SEQUENCE_ZERO
+from statelib.formats.sst.stored_blocks import XXH64, block_checksum
 from statelib.formats.sst.table_blocks import TRAILING
 from statelib.formats.sst.table_index import TRAILER_BYTES
 from statelib.formats.sst.written_blocks import data_blocks

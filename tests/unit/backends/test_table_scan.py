@@ -23,8 +23,12 @@ from statelib.backends.rocksdb.database import family_options, open_writable, wi
 from statelib.backends.rocksdb.reading import table_scan
 from statelib.backends.rocksdb.reading.scan import RocksDBScan
 from statelib.backends.rocksdb.reading.table_scan import TableScan, tables_of
+from statelib.backends.rocksdb.writing import new_tables
+from statelib.backends.rocksdb.writing.new_tables import NewTables
 from statelib.errors import CorruptStateError
 from statelib.formats.sst.sorted_table import Table, open_table
+from statelib.serializers.entries.rows import StateRows
+from statelib.wire.ragged import from_list
 
 SEEDS = range(12)
 Entries = list[tuple[bytes, bytes]]
@@ -169,6 +173,48 @@ def test_both_readers_agree_on_versions_and_deletions_in_many_tables(
     compared(db, tmp_path / "db", low, high)
     compared(db, tmp_path / "db", high, low)
     compared(db, tmp_path / "db", low)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_written_in_columns_are_merged_with_those_of_rocksdb(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(table_scan, "CHUNK_BYTES", chance.choice([1, 3000, 512 * 1024]))
+    monkeypatch.setattr(new_tables, "TABLE_BYTES", chance.choice([5000, 1 << 20]))
+    db = formed(tmp_path / "db", FORMS["as statelib writes"])
+    family, first = db.get_column_family("a"), some(chance, 900)
+    written_in_columns(family, tmp_path, first)
+    assert compared(db, tmp_path / "db") == sorted(first.items())
+    for _ in range(chance.randrange(3)):
+        put(db, some(chance, 300), chance.sample(sorted(first), 200))
+        family.flush()
+        compared(db, tmp_path / "db")
+    compared(db, tmp_path / "db", *sorted(chance.sample([*first, b"\x01", b"\x02"], 2)))
+
+
+def test_a_table_written_in_columns_is_returned_as_far_as_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key is in it once, so nothing is held back for a newer entry of the same key in the next block."""
+    monkeypatch.setattr(table_scan, "CHUNK_BYTES", 1)
+    db = formed(tmp_path / "db", FORMS["as statelib writes"])
+    family = db.get_column_family("a")
+    written_in_columns(family, tmp_path, some(random.Random(1), 900))
+    tables = tables_of(db, family, "a", str(tmp_path / "db"), {})
+    assert tables is not None
+    ((_, _, table),) = tables
+    assert [rows.keys.to_list()[-1] for rows in TableScan(tables)] == [block.last for block in table.blocks()]
+
+
+def written_in_columns(family: Rdict, directory: Path, entries: dict[bytes, bytes]) -> None:
+    """Write entries to a family that has none, as tables that RocksDB takes in."""
+    tables, pairs = NewTables("a", directory / "new", str(directory)), sorted(entries.items())
+    for at in range(0, len(pairs), 100):
+        part = pairs[at : at + 100]
+        tables.add(StateRows(from_list([key for key, _ in part]), from_list([value for _, value in part])))
+    tables.finish()
+    tables.take_in(family)
 
 
 def test_entries_in_memory_and_range_deletions_are_left_to_rocksdb(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def test_equal_rows_are_the_same_rows(matrix: np.ndarray) -> None:
             same.slice(start, stop).take(rows[rows < stop - start]),
         ),
         (concat([equal, same]), concat([same, same])),
+        (concat([equal, equal]), concat([same, same])),
+        (concat([equal, from_fixed(np.ones((2, 3), np.uint8))]), concat([same, from_list([b"\1" * 3] * 2)])),
         (join([equal, same, equal]), join([same, same, same])),
     ):
         assert_same(left, right)

@@ -144,7 +144,8 @@ class _Run:
             low = first_row_from(entries.keys, self._first)
             high = len(entries) if self._stop is None else first_row_from(entries.keys, self._stop)
             self._held.append(entries.slice(min(low, high), high))
-            self.least = max(self.least, self._blocks[self._at - 1].last)
+            last = self._blocks[self._at - 1].last
+            self.least = max(self.least, last + b"\0" if self._table.distinct else last)
         self.unread = self._at < self._end
         if not self.unread:
             self._blocks = ()
@@ -173,9 +174,9 @@ def _merged(runs: Sequence[_Run]) -> Iterator[StateRows]:
     while any(run.unread for run in runs):
         min((run for run in runs if run.unread), key=lambda run: run.least).load()
         bound = min((run.least for run in runs if run.unread), default=None)
-        parts = [part for run in runs for part in run.take_below(bound)]
+        parts = [taken for run in runs if (taken := run.take_below(bound))]
         if parts:
-            rows = newest_entries(joined(parts), ordered=len(parts) == 1)
+            rows = newest_entries(joined([part for taken in parts for part in taken]), ordered=len(parts) == 1)
             if len(rows):
                 yield rows
 

@@ -59,6 +59,5 @@ def _merged(rows: StateRows, at: Rows, changed: StateRows, removed: npt.NDArray[
     source = np.arange(len(rows))
     source[at[~is_new]] = np.where(removed, -1, len(rows) + np.arange(len(changed)))[~is_new]
     added = len(rows) + np.flatnonzero(is_new & ~removed)
-    both = join_rows([rows, changed])
-    merged = both.take(np.append(source[source >= 0], added))
-    return merged.take(byte_order(merged.keys)) if len(added) else merged
+    both, chosen = join_rows([rows, changed]), np.append(source[source >= 0], added)
+    return both.take(chosen[byte_order(both.keys.take(chosen))] if len(added) else chosen)
