@@ -113,7 +113,7 @@ def test_an_unknown_outcome_is_an_error_that_deletes_nothing(s3: S3Endpoint, beg
 
 
 def test_concurrent_publishers_return_the_same_bytes(begun: Begun) -> None:
-    for number in range(5):
+    for number in range(20):
         reference = begun.storage.initialize_location(CheckpointId(100 + number))
         offers = [b"offer %d" % n for n in range(6)]
         with ThreadPoolExecutor(len(offers)) as pool:

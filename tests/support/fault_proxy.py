@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
@@ -55,6 +56,8 @@ class FaultProxy(ThreadingHTTPServer):
     def __init__(self, upstream: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.upstream = upstream
+        self.one_at_a_time = threading.Lock()
+        """Held for each conditional request: the server looks and writes in two steps, S3 does both in one."""
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
         self._held: list[str] = []
@@ -130,11 +133,13 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
         if kind == "unconditional":
             headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
+        is_conditional = any(name.lower() in ("if-match", "if-none-match") for name in headers)
         upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream, timeout=60)
         try:
-            upstream.request(self.command, self.path, body, headers)
-            answer = upstream.getresponse()
-            data = answer.read()
+            with self.server.one_at_a_time if is_conditional else nullcontext():
+                upstream.request(self.command, self.path, body, headers)
+                answer = upstream.getresponse()
+                data = answer.read()
         finally:
             upstream.close()
         if kind == "lost":

@@ -135,7 +135,7 @@ def _manifest(
         mends=record.mends,
         deltas=tuple(delta for r in reports for delta in r.deltas),
         keys_below_deltas=_keys_below_deltas(plan, reports),
-        key=tuple(pipeline.key) if len(pipeline.key) > 1 else (),
+        key=tuple(pipeline.key),
         operator_states=pipeline.operator_descriptors(),
     )
 

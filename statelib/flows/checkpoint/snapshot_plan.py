@@ -196,8 +196,11 @@ def _trigger(storage: CheckpointStorageWorkerView, record: CheckpointRecord) -> 
 
 
 def _log_changes(pipeline: Pipeline, base: Checkpoint) -> None:
-    """Log a warning for each state that the pipeline file has changed since the base was taken."""
+    """Log a warning for each column of the key and each state that the pipeline file has changed since the base was
+    taken."""
     source = continuation(pipeline, base)
+    for renamed in source.renamed_key():
+        log.warning("%s: %s", pipeline.name, renamed)
     for resolution in source.evolution.resolutions:
         if resolution.changes:
             log.warning("%s: %s", pipeline.name, resolution)

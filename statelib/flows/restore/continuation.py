@@ -96,7 +96,7 @@ class Continuation:
                 hint=f"write key: [{', '.join(stored)}]; the order of the columns is fixed for the life of a state",
             )
         user_keys = [state.user_key for state in self.evolution.wanted.states]
-        # The name of a single key column is not recorded. Such a column may have been a user key, too.
+        # Earlier versions did not record the name of a single key column. It may have been a user key, too.
         left, joined = {*stored} - {*self.key}, {*self.key}.difference(stored or user_keys)
         into = next((name for name in user_keys if name in left), "")
         out_of = next((state.user_key for state in manifest.schema.states if state.user_key in joined), "")
@@ -141,9 +141,16 @@ class Continuation:
         sizes = zip(self.evolution.found.states, manifest.statistics, strict=True)
         return any(s.total_entries for state, s in sizes if state.name in self.evolution.non_restored)
 
+    def renamed_key(self) -> tuple[str, ...]:
+        """Return one line per column of the key that has another name than in the snapshot."""
+        stored = self.opened.manifest.key if self.opened.manifest else ()
+        places = zip(stored, self.key, strict=False)
+        return tuple(f"the key: {old} goes on as {new}" for old, new in places if old != new)
+
     def resolutions(self) -> tuple[str, ...]:
-        """Return one line per state of the pipeline."""
-        return (*map(str, self.evolution.resolutions), *self.operator_evolution.resolutions())
+        """Return one line per renamed column of the key, and one per state of the pipeline."""
+        states = map(str, self.evolution.resolutions)
+        return (*self.renamed_key(), *states, *self.operator_evolution.resolutions())
 
     def non_restored(self) -> tuple[str, ...]:
         """Return one line per state or operator that is left out, with its entries where they are known."""
