@@ -6,7 +6,11 @@ subtask, under a name that no pipeline can declare.
 Source: docs/spec/formats.md#listed-expirations.
 """
 
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +24,8 @@ from statelib.wire.ragged import Ragged, as_arrow, as_ragged, concat, offsets_of
 
 _PREFIX = f"{OWN_STATE_PREFIX}expiring."
 _SCHEMA = pa.schema([("key", pa.large_binary()), ("accessed", pa.int64())])
+BATCH_ROWS = 1 << 14
+"""The number of entries in a record batch of a stored list. A run decodes only the batches that it needs."""
 LIMIT_BYTES = 16 << 20
 """The most bytes of keys in a list. It ends earlier if more entries would expire within half of the time to live."""
 Moments = npt.NDArray[np.int64]
@@ -43,48 +49,62 @@ class ExpiringEntries:
     keys: Ragged
     accessed: Moments
 
-    def between(self, after_ms: int, until_ms: int) -> Ragged:
-        """Return the distinct keys of the entries that were last accessed after one time and at most at another."""
-        first, end = np.searchsorted(self.accessed, [after_ms, until_ms], side="right")
-        return as_ragged(as_arrow(self.keys.slice(int(first), max(int(end), int(first)))).unique())
-
     def encoded(self) -> bytes:
-        """Return the list as an Arrow stream; inverse of :func:`stored_list`."""
-        schema = _SCHEMA.with_metadata({"until_ms": str(self.until_ms), "duration_ms": str(self.duration_ms)})
+        """Return the list as an Arrow file, which :func:`stored_list` reads."""
+        last = self.accessed[BATCH_ROWS - 1 :: BATCH_ROWS].tolist()
+        numbers = {"until_ms": self.until_ms, "duration_ms": self.duration_ms, "last_ms": last}
+        schema = _SCHEMA.with_metadata({name: json.dumps(number) for name, number in numbers.items()})
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-            writer.write_table(pa.table([as_arrow(self.keys), self.accessed], schema=schema))
+        with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(pa.table([as_arrow(self.keys), self.accessed], schema=schema), BATCH_ROWS)
         return bytes(sink.getvalue())
 
 
-def stored_list(side_data: SideData, key_groups: KeyGroupRange, prefix_width: int) -> ExpiringEntries | None:
+@dataclass(frozen=True, eq=False)
+class StoredList:
+    """A list that earlier runs have stored for some key groups, perhaps in several parts: (key groups, Arrow file).
+
+    ``until_ms`` and ``duration_ms``: as in :class:`ExpiringEntries`. ``prefix_width``: the size in bytes of a key
+    group."""
+
+    until_ms: int
+    duration_ms: int
+    prefix_width: int
+    _parts: Sequence[tuple[KeyGroupRange, pa.ipc.RecordBatchFileReader]]
+
+    def between(self, after_ms: int, until_ms: int) -> Ragged:
+        """Return the distinct keys of the entries that were last accessed after one time and at most at another."""
+        keys = [rows for own, file in self._parts for rows in self._of_part(own, file, after_ms, until_ms)]
+        return as_ragged(as_arrow(concat(keys)).unique())
+
+    def _of_part(
+        self, key_groups: KeyGroupRange, file: pa.ipc.RecordBatchFileReader, after_ms: int, until_ms: int
+    ) -> Iterator[Ragged]:
+        last = _number(file, "last_ms")
+        for number in range(bisect_right(last, after_ms), file.num_record_batches):
+            batch = file.get_batch(number)
+            accessed = np.asarray(batch["accessed"].to_numpy(), np.int64)
+            first, end = np.searchsorted(accessed, [after_ms, until_ms], side="right")
+            keys = as_ragged(batch["key"]).slice(int(first), max(int(end), int(first)))
+            groups = key_groups_of(keys, self.prefix_width)
+            yield keys.take(np.flatnonzero((groups >= key_groups.start) & (groups <= key_groups.end)))
+            if end < len(accessed):
+                return
+
+
+def stored_list(side_data: SideData, key_groups: KeyGroupRange, prefix_width: int) -> StoredList | None:
     """Return the list that earlier runs have stored for some key groups; None if there is none for all of them.
     ``prefix_width``: the size in bytes of a key group."""
-    parts = side_data.read_parts()
+    parts = [(own, pa.ipc.open_file(pa.py_buffer(data))) for own, data in side_data.read_parts()]
     if [group for own, _ in parts for group in own] != list(key_groups):
         return None
-    lists = [_within(_decoded(data), own, prefix_width) for own, data in parts]
-    if len({each.duration_ms for each in lists}) != 1:
-        return None
-    keys, accessed = concat([each.keys for each in lists]), np.concatenate([each.accessed for each in lists])
-    return _sorted(keys, accessed, min(each.until_ms for each in lists), lists[0].duration_ms)
+    durations = {_number(file, "duration_ms") for _, file in parts}
+    until_ms = min(_number(file, "until_ms") for _, file in parts)
+    return StoredList(until_ms, durations.pop(), prefix_width, parts) if len(durations) == 1 else None
 
 
-def _decoded(data: bytes) -> ExpiringEntries:
-    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
-        table, metadata = stream.read_all().combine_chunks(), stream.schema.metadata
-    keys = table["key"].combine_chunks() if len(table) else pa.array([], pa.large_binary())
-    accessed = np.asarray(table["accessed"].to_numpy(), np.int64)
-    return ExpiringEntries(int(metadata[b"until_ms"]), int(metadata[b"duration_ms"]), as_ragged(keys), accessed)
-
-
-def _within(listed: ExpiringEntries, key_groups: KeyGroupRange, prefix_width: int) -> ExpiringEntries:
-    """Return the entries of some key groups."""
-    groups = key_groups_of(listed.keys, prefix_width)
-    own = np.flatnonzero((groups >= key_groups.start) & (groups <= key_groups.end))
-    if len(own) == len(groups):
-        return listed
-    return ExpiringEntries(listed.until_ms, listed.duration_ms, listed.keys.take(own), listed.accessed[own])
+def _number(file: pa.ipc.RecordBatchFileReader, name: str) -> Any:
+    return json.loads(file.schema.metadata[name.encode()])
 
 
 class ExpiringCollector:
@@ -110,7 +130,9 @@ class ExpiringCollector:
         """Return the list."""
         self._shorten()
         ((keys, accessed),) = self._parts or [(concat([]), np.empty(0, np.int64))]
-        return _sorted(keys, accessed, self._until_ms, self._duration_ms)
+        order = np.argsort(accessed, kind="stable")
+        order = order[accessed[order] <= self._until_ms]
+        return ExpiringEntries(self._until_ms, self._duration_ms, keys.take(order), accessed[order])
 
     def _shorten(self) -> None:
         """Join the parts, and leave out the latest entries if the rest is too large."""
@@ -126,10 +148,3 @@ class ExpiringCollector:
         chosen = order[:fitting]
         self._parts = [(keys.take(chosen), accessed[chosen])]
         self._bytes = int(sizes[fitting])
-
-
-def _sorted(keys: Ragged, accessed: Moments, until_ms: int, duration_ms: int) -> ExpiringEntries:
-    """Return a list in the order of time, without the entries after ``until_ms``."""
-    order = np.argsort(accessed, kind="stable")
-    order = order[accessed[order] <= until_ms]
-    return ExpiringEntries(until_ms, duration_ms, keys.take(order), accessed[order])

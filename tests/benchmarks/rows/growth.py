@@ -2,7 +2,8 @@
 incremental checkpoints and local recovery. Processor seconds of the subtasks in this process, restore and snapshot
 included. Before each turn the copies on the host are read, so that neither side waits for the disk.
 
-``P17-windows`` has a tenth of the keys, and each has an open window with a timer that is not due."""
+``P17-windows`` has a tenth of the keys, and each has an open window with a timer that is not due. ``P17-ttl`` has a
+tenth of the keys, too, with a time to live, and all of them are listed as those that expire next."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,31 +15,37 @@ from tests.benchmarks.events import VALUE, interval, new_deployment, new_pipelin
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Contender, Ratio, take_turns
 
-ROWS = ("P17", "P17-windows")
+ROWS = ("P17", "P17-windows", "P17-ttl")
 KEYS = 2_000_000
 TIMES = 25
 BATCH = 20_000
 LOADED = 5_000_000
 """The number of keys that one round of filling the state adds."""
 WARMUPS = 1
-WINDOW = "\n    window: {time: at, tumbling: 20000d, retain: 1d}"
-"""A window that holds all events, and stays open."""
+SETTINGS = {"P17-windows": "\n    window: {time: at, tumbling: 20000d, retain: 1d}", "P17-ttl": "\n    ttl: 60d"}
+"""What the state of a row has: a window that holds all events and stays open, or a time to live. Keys that were written
+in the first round are listed from the round on that is half the time to live later."""
+WORDS = {"P17-windows": " of windows", "P17-ttl": " with a time to live"}
+LISTED = 32
+"""The number of rounds after which all keys of ``P17-ttl`` are listed."""
 
 
 def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
     ratios = []
     for row in rows:
-        windows = row == "P17-windows"
         (root / row).mkdir()
-        small = max(int(KEYS * scale / (10 if windows else 1)), 5_000)
+        small = max(int(KEYS * scale / (10 if row in SETTINGS else 1)), 5_000)
         batch = max(int(BATCH * scale), 100)
         sizes = {"large": small * TIMES, "small": small}
-        sides = {name: Grown(root / row / name, keys, batch, windows=windows) for name, keys in sizes.items()}
-        figures = take_turns({name: side.contender() for name, side in sides.items()}, runs, WARMUPS)
-        wrong = [name for name, side in sides.items() if side.entries() != side.keys * (2 if windows else 1)]
+        setting = SETTINGS.get(row, "")
+        sides = {name: Grown(root / row / name, keys, batch, setting=setting) for name, keys in sizes.items()}
+        warmups = LISTED if row == "P17-ttl" else WARMUPS
+        figures = take_turns({name: side.contender() for name, side in sides.items()}, runs, warmups)
+        per_key = 2 if row == "P17-windows" else 1
+        wrong = [name for name, side in sides.items() if side.entries() != side.keys * per_key]
         note = f"{batch:,} events, {small:,} keys and {TIMES} times"
         note = f"INVALID, wrong number of entries: {wrong}" if wrong else note
-        what = f"batch onto the large state{' of windows' if windows else ''}, RocksDB incremental"
+        what = f"batch onto the large state{WORDS.get(row, '')}, RocksDB incremental"
         ratios.append(Ratio(row, what, "onto the small one", "≤ 1.5", "cpu s", figures["large"], figures["small"],
                             note=note))  # fmt: skip
     return ratios
@@ -46,11 +53,11 @@ def run(rows: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]
 
 class Grown:
     """A pipeline whose state has been filled with ``keys`` keys. ``more``: further keys of the pipeline file.
-    ``windows``: whether the state has a window per key."""
+    ``setting``: further keys of the state."""
 
-    def __init__(self, root: Path, keys: int, batch: int, more: str = "", *, windows: bool = False) -> None:
+    def __init__(self, root: Path, keys: int, batch: int, more: str = "", *, setting: str = "") -> None:
         root.mkdir()
-        self._windows = windows
+        self._has_windows = "window" in setting
         self.keys, self._batch, self._number = keys, batch, 0
         deployment = new_deployment(root)
         pipeline = new_pipeline(
@@ -59,8 +66,8 @@ class Grown:
             "incremental",
             settings="local_recovery: true",
             more=more,
-            state=VALUE + WINDOW if windows else VALUE,
-            columns="at: instant" if windows else "",
+            state=VALUE + setting,
+            columns="at: instant" if self._has_windows else "",
         )
         self._subtasks = Subtasks(deployment, pipeline)
         self._host = Path(deployment.work_directory)
@@ -106,7 +113,7 @@ class Grown:
             self._warm()
 
     def _prepare(self, events: pa.Table) -> None:
-        if self._windows:
+        if self._has_windows:
             times = np.full(len(events), interval(self._number).start_ms)
             events = events.append_column("at", pa.array(times).cast(pa.timestamp("ms", "UTC")))
         self._subtasks.prepare(self._number, events)

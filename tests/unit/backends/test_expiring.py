@@ -23,6 +23,7 @@ from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.wire.ragged import from_list
+from tests.support.extent import examples
 
 GROUPS = 8
 STATES = (
@@ -126,7 +127,7 @@ RUNS = st.lists(
         st.sampled_from([0, 0, 0, 0, 0, 0, 0, -3, 2]),
     ),
     min_size=4,
-    max_size=14,
+    max_size=11,
 )
 
 
@@ -135,9 +136,10 @@ def test_runs_with_lists_remove_what_runs_without_them_remove(
     limit_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expiring, "LIMIT_BYTES", limit_bytes)
+    monkeypatch.setattr(expiring, "BATCH_ROWS", 2)
     scans, runs_taken = [0], [0]
 
-    @settings(deadline=None)
+    @settings(max_examples=examples(24), deadline=None)
     @given(RUNS, st.integers(4, 9))
     def hold(runs: list[tuple[int, list[tuple[int, str]], int, int]], duration: int) -> None:
         """Each run is some milliseconds after the one before it; few runs change the time to live."""
@@ -159,8 +161,8 @@ def test_runs_with_lists_remove_what_runs_without_them_remove(
 def test_a_list_serves_only_the_time_to_live_that_it_was_made_for(change: int) -> None:
     """Entries expire under a shorter one that the run before did not look for."""
     listing, reading = Side({}), Side(None)
-    for now_ms in range(1000, 1101):
+    for now_ms in range(1000, 1101, 4):
         durations = dict.fromkeys("vlm", 100 if now_ms < 1101 - 20 else 100 + change)
-        arguments = (1, now_ms - 1, now_ms, durations, [(now_ms % 60, "a")])
+        arguments = (1, now_ms - 4, now_ms, durations, [(now_ms % 60, "a")])
         assert listing.run(*arguments) == reading.run(*arguments)
     assert listing.scans == 3 * (2 if change == 0 else 3)
