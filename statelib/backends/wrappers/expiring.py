@@ -38,33 +38,11 @@ def expiring_name(state: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class ExpiringEntries:
-    """All entries of a state whose last access was at most at ``until_ms`` when the list was made. A key may be listed
-    several times: once for each element of a list state.
-
-    ``duration_ms``: the time to live at that time. ``accessed``: the times of the last access, ascending."""
-
-    until_ms: int
-    duration_ms: int
-    keys: Ragged
-    accessed: Moments
-
-    def encoded(self) -> bytes:
-        """Return the list as an Arrow file, which :func:`stored_list` reads."""
-        last = self.accessed[BATCH_ROWS - 1 :: BATCH_ROWS].tolist()
-        numbers = {"until_ms": self.until_ms, "duration_ms": self.duration_ms, "last_ms": last}
-        schema = _SCHEMA.with_metadata({name: json.dumps(number) for name, number in numbers.items()})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-            writer.write_table(pa.table([as_arrow(self.keys), self.accessed], schema=schema), BATCH_ROWS)
-        return bytes(sink.getvalue())
-
-
-@dataclass(frozen=True, eq=False)
 class StoredList:
     """A list that earlier runs have stored for some key groups, perhaps in several parts: (key groups, Arrow file).
 
-    ``until_ms`` and ``duration_ms``: as in :class:`ExpiringEntries`. ``prefix_width``: the size in bytes of a key
+    It has all entries whose last access was at most at ``until_ms`` when the list was made, a key once for each element
+    of a list state. ``duration_ms``: the time to live at that time. ``prefix_width``: the size in bytes of a key
     group."""
 
     until_ms: int
@@ -126,16 +104,20 @@ class ExpiringCollector:
         if self._bytes > 2 * LIMIT_BYTES:
             self._shorten()
 
-    def listed(self) -> ExpiringEntries:
-        """Return the list."""
+    def encoded(self) -> bytes:
+        """Return the list as an Arrow file, which :func:`stored_list` reads."""
         self._shorten()
         ((keys, accessed),) = self._parts or [(concat([]), np.empty(0, np.int64))]
-        order = np.argsort(accessed, kind="stable")
-        order = order[accessed[order] <= self._until_ms]
-        return ExpiringEntries(self._until_ms, self._duration_ms, keys.take(order), accessed[order])
+        last = accessed[BATCH_ROWS - 1 :: BATCH_ROWS].tolist()
+        numbers = {"until_ms": self._until_ms, "duration_ms": self._duration_ms, "last_ms": last}
+        schema = _SCHEMA.with_metadata({name: json.dumps(number) for name, number in numbers.items()})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(pa.table([as_arrow(keys), accessed], schema=schema), BATCH_ROWS)
+        return bytes(sink.getvalue())
 
     def _shorten(self) -> None:
-        """Join the parts, and leave out the latest entries if the rest is too large."""
+        """Join the parts in the order of time, and leave out the latest entries if the rest is too large."""
         if not self._parts:
             return
         keys, accessed = concat([part for part, _ in self._parts]), np.concatenate([times for _, times in self._parts])

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator.side_data import SideData
-from statelib.backends.wrappers.expiring import ExpiringCollector, stored_list
+from statelib.backends.wrappers.expiring import ExpiringCollector, Moments, stored_list
 from statelib.backends.wrappers.wrapped import WrappedBackend
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import prefix_width
@@ -32,8 +32,6 @@ from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.wire.ragged import Ragged, as_arrow, concat
 
-Mask = npt.NDArray[np.bool_]
-Moments = npt.NDArray[np.int64]
 _ROWS_AT_ONCE = 1 << 20
 """The number of entries with expired values that are gathered before they are removed."""
 
@@ -67,7 +65,7 @@ def expire(
             continue
         listing = ExpiringCollector(oldest_ms + config.duration_ms // 2, config.duration_ms)
         count += _expire_by_scan(backend, descriptor, oldest_ms, listing)
-        side_data.write(listing.listed().encoded())
+        side_data.write(listing.encoded())
     return count
 
 

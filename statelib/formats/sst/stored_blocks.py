@@ -19,6 +19,7 @@ PLAIN, SNAPPY = 0, 1
 CRC32C, XXH64, XXH3 = 1, 3, 4
 """The kinds of checksums."""
 PADDING = 8
+"""The number of bytes behind all contents, so that a number near their end can be read as one of eight bytes."""
 _MOST_EXPANSION = 22
 """The number of bytes that a byte of Snappy stands for at most: three of them copy up to 64."""
 StoredBlock = tuple[int, int, memoryview]

@@ -33,10 +33,9 @@ def apply_events(
     count as changed by an event. ``deleted``: as for :func:`without_deleted`."""
     keys = key_array(pipeline, events)
     groups = key_groups(backend.schema, keys)
-    lists = {state: operator.own_side_data(expiring_name(state)) for state in pipeline.ttl()}
-    states = without_expired(
-        backend, pipeline.ttl(), progress, {state: part for state, part in lists.items() if part is not None}
-    )
+    ttl = pipeline.ttl()
+    lists = {state: part for state in ttl if (part := operator.own_side_data(expiring_name(state))) is not None}
+    states = without_expired(backend, ttl, progress, lists)
     backend.count_changes()
     if pipeline.has_deletes:
         retracts, order_by = pipeline.has_retractions, pipeline.order_by
