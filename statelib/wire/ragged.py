@@ -95,8 +95,9 @@ class EqualRows(Ragged):
     who ask for them."""
 
     def __init__(self, matrix: Bytes) -> None:
-        object.__setattr__(self, "data", matrix.reshape(-1))
-        object.__setattr__(self, "_matrix", matrix)
+        data = matrix.reshape(-1)
+        object.__setattr__(self, "data", data)
+        object.__setattr__(self, "_matrix", data.reshape(matrix.shape))  # so that the bytes of a row lie side by side
 
     def __len__(self) -> int:
         return len(self.matrix)

@@ -40,6 +40,21 @@ def test_equal_rows_are_the_same_rows(matrix: np.ndarray) -> None:
     assert row_hashes(equal, equal).tolist() == row_hashes(same, same).tolist()
 
 
+def test_no_rows_between_single_rows_change_nothing() -> None:
+    """numpy orders the bytes of such matrices by columns when it joins them."""
+    row = from_fixed(np.arange(4, dtype=np.uint8).reshape(1, 4))
+    none = row.take(np.empty(0, np.int64))
+    both = concat([row, none, row])
+    assert both.take(np.array([1, 0])).to_list() == [bytes([0, 1, 2, 3])] * 2
+
+
+def test_the_bytes_of_a_row_lie_side_by_side() -> None:
+    by_columns = np.arange(8, dtype=np.uint8).reshape(4, 2).T
+    rows = EqualRows(by_columns)
+    assert rows.take(np.array([1, 0])).to_list() == [bytes([1, 3, 5, 7]), bytes([0, 2, 4, 6])]
+    assert_same(rows, from_list([bytes([0, 2, 4, 6]), bytes([1, 3, 5, 7])]))
+
+
 def assert_same(left: Ragged, right: Ragged) -> None:
     assert left.to_list() == right.to_list()
     assert len(left) == len(right)
