@@ -205,12 +205,13 @@ class Catalog:
     ) -> CheckpointRecord:
         """Abort a pending checkpoint. A checkpoint that is not pending is returned unchanged. Deletes no files.
 
-        If an attempt recorded why it failed, that is the reason, unless the checkpoint has expired."""
+        If an attempt recorded why it failed, that is part of the reason, unless the checkpoint has expired."""
         event = CheckpointEvent.FAILED
         with self._transaction("abort") as connection:
             noted = queries.record(connection, pipeline, checkpoint_id)
             if noted.failure is not None and failure is not CheckpointFailureReason.CHECKPOINT_EXPIRED:
-                failure, reason = noted.failure, f"{reason}: {noted.reason}"
+                failure = noted.failure
+                reason = noted.reason if f": {noted.reason}".endswith(f": {reason}") else f"{reason}: {noted.reason}"
             changed = connection.execute(
                 update(CHECKPOINT)
                 .where(_is(pipeline, checkpoint_id), CHECKPOINT.c.state.in_(before(event)))

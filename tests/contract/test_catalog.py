@@ -13,6 +13,7 @@ from statelib.catalog.tables.schema import ATTEMPT, FILE, REF
 from statelib.coordinator.invariants import history_violations
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
 from statelib.model.checkpoint import EventCounts, FileRecord
+from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointState, Owner, PipelineHead
@@ -323,6 +324,23 @@ def test_abort_changes_only_pending_checkpoints(catalog: Catalog):
         catalog.commit(PIPE, pending.checkpoint_id, pending.epoch, facts(1))
     with pytest.raises(NotFoundError):
         catalog.abort(PIPE, CheckpointId(99), "no such thing")
+
+
+@pytest.mark.parametrize(
+    ("reason", "recorded"),
+    [
+        ("run 7: snapshot failed", "run 7: snapshot failed: bad-value: expected 1"),
+        ("expected 1", "bad-value: expected 1"),
+    ],
+    ids=["another reason", "the same reason"],
+)
+def test_the_reason_of_an_attempt_that_failed_is_recorded_once(catalog: Catalog, reason: str, recorded: str):
+    pending = catalog.begin(request(0), locate)
+    catalog.record_attempt(PIPE, pending.checkpoint_id, attempt(1))
+    declined = CheckpointFailureReason.CHECKPOINT_DECLINED
+    catalog.note_failure(PIPE, pending.checkpoint_id, attempt(1), declined, "bad-value: expected 1")
+    aborted = catalog.abort(PIPE, pending.checkpoint_id, reason)
+    assert (aborted.failure, aborted.reason) == (declined, recorded)
 
 
 def test_attempts_belong_to_one_pending_checkpoint(catalog: Catalog):

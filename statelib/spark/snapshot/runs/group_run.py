@@ -91,5 +91,6 @@ def _aborted_at_exit(deployment: Deployment, begun: Mapping[Pipeline, Begun], re
             reason = CheckpointFailureReason.TASK_FAILURE
             if stopped and pipeline.name not in result.errors:
                 reason = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
-            why = str(result.errors.get(pipeline.name, "the run of its group was stopped"))
+            error = result.errors.get(pipeline.name, "the run of its group was stopped")
+            why = error.message if isinstance(error, StatelibError) else str(error)
             abort(deployment, pipeline.name, each.checkpoint_id, why, reason)

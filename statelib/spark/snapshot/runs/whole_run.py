@@ -136,7 +136,7 @@ def _finished(
         raise
     except Exception as error:
         own_error = as_own(error)
-        abort(deployment, pipeline.name, number, str(own_error or error), reason)
+        abort(deployment, pipeline.name, number, own_error.message if own_error else str(error), reason)
         if own_error is None or own_error is error:
             raise
         raise own_error from error
