@@ -41,9 +41,9 @@ def expiring_name(state: str) -> str:
 class StoredList:
     """A list that earlier runs have stored for some key groups, perhaps in several parts: (key groups, Arrow file).
 
-    It has all entries whose last access was at most at ``until_ms`` when the list was made, a key once for each element
-    of a list state. ``duration_ms``: the time to live at that time. ``prefix_width``: the size in bytes of a key
-    group."""
+    It has all entries whose last access was at most at ``until_ms`` when the list was made, a key of a list state once
+    for each time of its elements. ``duration_ms``: the time to live when it was made. ``prefix_width``: the size in
+    bytes of a key group."""
 
     until_ms: int
     duration_ms: int
@@ -98,8 +98,9 @@ class ExpiringCollector:
         rows = np.flatnonzero(accessed <= self._until_ms)
         if not len(rows):
             return
-        part = keys.take(owners[rows])
-        self._parts.append((part, accessed[rows]))
+        owners, accessed = _distinct(owners[rows], accessed[rows])
+        part = keys.take(owners)
+        self._parts.append((part, accessed))
         self._bytes += int(part.offsets[-1])
         if self._bytes > 2 * LIMIT_BYTES:
             self._shorten()
@@ -130,3 +131,13 @@ class ExpiringCollector:
         chosen = order[:fitting]
         self._parts = [(keys.take(chosen), accessed[chosen])]
         self._bytes = int(sizes[fitting])
+
+
+def _distinct(owners: npt.NDArray[np.int64], accessed: Moments) -> tuple[npt.NDArray[np.int64], Moments]:
+    """Return the distinct pairs of rows and times. The rows ascend; only a list state has a row several times."""
+    if not (owners[1:] == owners[:-1]).any():
+        return owners, accessed
+    order = np.lexsort((accessed, owners))
+    owners, accessed = owners[order], accessed[order]
+    fresh = np.append(True, (owners[1:] != owners[:-1]) | (accessed[1:] != accessed[:-1]))
+    return owners[fresh], accessed[fresh]

@@ -34,6 +34,8 @@ from statelib.wire.ragged import Ragged, as_arrow, concat
 
 _ROWS_AT_ONCE = 1 << 20
 """The number of entries with expired values that are gathered before they are removed."""
+_LISTED_AT_ONCE = 1 << 14
+"""The number of listed entries whose values are decoded at once."""
 
 
 def expire(
@@ -61,7 +63,9 @@ def expire(
         listed = stored_list(side_data, backend.key_group_range, prefix_width(backend.schema.max_parallelism))
         if listed is not None and listed.duration_ms == config.duration_ms and oldest_ms <= listed.until_ms:
             keys = listed.between(before_ms - config.duration_ms, oldest_ms)
-            count += _expire_listed(backend, descriptor, keys, oldest_ms)
+            for start in range(0, len(keys), _LISTED_AT_ONCE):
+                some = keys.slice(start, min(start + _LISTED_AT_ONCE, len(keys)))
+                count += _expire_listed(backend, descriptor, some, oldest_ms)
             continue
         listing = ExpiringCollector(oldest_ms + config.duration_ms // 2, config.duration_ms)
         count += _expire_by_scan(backend, descriptor, oldest_ms, listing)
@@ -70,9 +74,8 @@ def expire(
 
 
 def _expire_listed(backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, oldest_ms: int) -> int:
-    """Remove the expired values of ``keys``, which may have been accessed since they were listed."""
-    if not len(keys):
-        return 0
+    """Remove the expired values of ``keys``, which may have been accessed since they were listed. All their values are
+    decoded at once."""
     stored = backend.read(descriptor.name, keys)
     rows = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
     values = stored.values.take(pa.array(rows))

@@ -104,7 +104,8 @@ def table_names(schema: KeyedStateSchema) -> dict[str, str]:
 
 def _names_of_the_snapshot(opened: Checkpoint, key: Sequence[str]) -> Sequence[str]:
     """Return ``key`` if its columns have the order in which the snapshot stores them, perhaps under other names;
-    otherwise the names that the snapshot records for a key of several columns."""
+    otherwise the names that the snapshot records. Snapshots of earlier versions record them only if the key has several
+    columns."""
     manifest = opened.manifest
     if manifest is None or not manifest.key:
         return key

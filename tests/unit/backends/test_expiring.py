@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.keyed import StateValues
 from statelib.backends.operator.side_data import SideData, StoredSideData
 from statelib.backends.wrappers import expiring
-from statelib.backends.wrappers.expiring import expiring_name
+from statelib.backends.wrappers import ttl as expiry
+from statelib.backends.wrappers.expiring import ExpiringCollector, expiring_name
 from statelib.backends.wrappers.ttl import TimedStates, expire
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.key_groups import KeyGroupRange, subtask_range
@@ -22,7 +24,7 @@ from statelib.model.types import LONG, STRING, Ttl
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.serializers.entries.values import value_arrow_type
-from statelib.wire.ragged import from_list
+from statelib.wire.ragged import Ragged, from_list
 from tests.support.extent import examples
 
 GROUPS = 8
@@ -53,7 +55,7 @@ class Side:
         for subtask in range(parallelism):
             own = subtask_range(subtask, parallelism, GROUPS)
             backend = self._restored(own)
-            side_data = None if self.lists is None else {n: self._side_data(self.lists, n, own) for n in ttl}
+            side_data = None if self.lists is None else {n: self.side_data(self.lists, n, own) for n in ttl}
             expire(backend, ttl, now_ms, before_ms=before_ms, lists=side_data)
             _apply(TimedStates(backend, ttl, now_ms), own, events)
             for name, part in (side_data or {}).items():
@@ -79,7 +81,7 @@ class Side:
         return backend
 
     @staticmethod
-    def _side_data(lists: Lists, name: str, own: KeyGroupRange) -> SideData:
+    def side_data(lists: Lists, name: str, own: KeyGroupRange) -> SideData:
         parts = [(groups.intersection(own), data) for groups, data in lists.get(name, [])]
         stored = [
             StoredSideData(name, groups, ByteStreamStateHandle(f"{i}", data), None, "", InMemory(), True)
@@ -137,6 +139,7 @@ def test_runs_with_lists_remove_what_runs_without_them_remove(
 ) -> None:
     monkeypatch.setattr(expiring, "LIMIT_BYTES", limit_bytes)
     monkeypatch.setattr(expiring, "BATCH_ROWS", 2)
+    monkeypatch.setattr(expiry, "_LISTED_AT_ONCE", 3)
     scans, runs_taken = [0], [0]
 
     @settings(max_examples=examples(24), deadline=None)
@@ -166,3 +169,39 @@ def test_a_list_serves_only_the_time_to_live_that_it_was_made_for(change: int) -
         arguments = (1, now_ms - 4, now_ms, durations, [(now_ms % 60, "a")])
         assert listing.run(*arguments) == reading.run(*arguments)
     assert listing.scans == 3 * (2 if change == 0 else 3)
+
+
+def test_a_run_decodes_some_of_the_listed_values_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bulk load makes a list of which all entries are due in one run."""
+    monkeypatch.setattr(expiry, "_LISTED_AT_ONCE", 4)
+    sizes = []
+
+    class Counting(HeapKeyedStateBackend):
+        """A backend that notes how many keys are read at once."""
+
+        def read(self, state: str, keys: Ragged) -> StateValues:
+            sizes.append(len(keys))
+            return super().read(state, keys)
+
+    backend, ttl = Counting(SCHEMA, KeyGroupRange(0, GROUPS - 1)), {"v": TtlConfig(100, TtlUpdate.ON_CREATE_AND_WRITE)}
+    numbers = pa.array(range(10), pa.int64())
+    keys = encode_keys(SCHEMA, STATES[0], numbers, key_groups(SCHEMA, numbers))
+    for now_ms, written in ((1000, keys), (1060, keys.slice(0, 3))):
+        timed = TimedStates(backend, ttl, now_ms)
+        timed.write(timed.read("v", written), "v", numbers.slice(0, len(written)))
+        if now_ms == 1000:
+            side_data = SideData(expiring_name("v"), [])
+            assert expire(backend, ttl, 1051, before_ms=1050, lists={"v": side_data}) == 0
+    lists: Lists = {"v": [(backend.key_group_range, side_data.read())]}
+    sizes.clear()
+    listed = Side.side_data(lists, "v", backend.key_group_range)
+    assert expire(backend, ttl, 1100, before_ms=1099, lists={"v": listed}) == 7
+    assert max(sizes) == 4
+    assert sum(len(rows) for rows in backend.scan("v")) == 3
+
+
+def test_an_entry_is_listed_once_for_each_time_of_its_elements() -> None:
+    keys, collector = from_list([b"\0one", b"\0two"]), ExpiringCollector(9, 9)
+    collector.add(keys, np.array([0, 0, 0, 1, 1, 1]), np.array([7, 3, 7, 7, 20, 7]))
+    file = pa.ipc.open_file(pa.py_buffer(collector.encoded()))
+    assert file.read_all().to_pydict() == {"key": [b"\0one", b"\0one", b"\0two"], "accessed": [3, 7, 7]}
