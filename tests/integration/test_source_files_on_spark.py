@@ -158,6 +158,19 @@ def test_a_decimal_with_more_digits_than_declared_is_left_to_spark(spark: SparkS
     assert read_by_subtasks(spark, pipeline, tmp_path) is None
 
 
+@pytest.mark.parametrize("order", [["s", "S"], ["S", "s"]])
+def test_columns_that_differ_only_in_capital_letters_are_refused(
+    spark: SparkSession, tmp_path: Path, order: list[str]
+) -> None:
+    (tmp_path / SOURCE).mkdir()
+    texts = {"s": pa.array(["declared"]), "S": pa.array(["another"])}
+    pq.write_table(pa.table({"n": [1], **{name: texts[name] for name in order}}), tmp_path / SOURCE / "a.parquet")
+    pipeline = new_pipeline(tmp_path, {"n": "long", "s": "string"})
+    assert read_by_subtasks(spark, pipeline, tmp_path) is None
+    with pytest.raises(Exception, match="COLUMN_ALREADY_EXISTS"):
+        read_by_spark(spark, pipeline, tmp_path)
+
+
 def test_files_in_the_old_calendar_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
     try:

@@ -200,8 +200,9 @@ def _check_columns(types: Mapping[str, StateType], path: str, file: pq.ParquetFi
     schema = file.schema_arrow
     flat = {column.path: column.physical_type for column in map(file.schema.column, range(len(file.schema)))}
     for name, declared in types.items():
-        if schema.names.count(name) != 1:
-            raise LeftToSparkError(f"{path} has no column {name}")
+        # Spark does not distinguish capital letters, and refuses a file with two such columns
+        if [each for each in schema.names if each.lower() == name.lower()] != [name]:
+            raise LeftToSparkError(f"{path} has no column {name}, or several whose names differ in capital letters")
         actual = "timestamp" if flat.get(name) == "INT96" else parquet_type(schema.field(name).type)
         if not is_read_as(actual, spark_name(declared)):
             raise LeftToSparkError(f"{path}: column {name} is {schema.field(name).type}")
