@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.errors import InvalidRequestError
@@ -153,19 +153,38 @@ class History(Twins):
     storing=st.sampled_from(STRATEGIES),
     file=st.sampled_from([PIPELINE, DELETING]),
 )
-@example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 0, 4 + n]) for n in range(3)], STRATEGIES[0], PIPELINE)
-@example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], STRATEGIES[2], DELETING)
-@example([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], LOOKED_UP, PIPELINE)
-@example([], [*DIVIDED, ("rescale", 0, []), ("mend", 1, [0, 1])], STRATEGIES[0], PIPELINE)
 def test_a_mended_state_is_that_of_a_replay(
     runs: list[list[int]], steps: list[tuple[str, int, list[int]]], storing: tuple[str, str], file: str
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
-        history = History(Path(root), storing, file)
-        for users in runs:
-            history.run(users)
-        for kind, number, users in steps:
-            history.step(kind, number, users)
+        take(Path(root), runs, steps, storing, file)
+
+
+@pytest.mark.parametrize(
+    ("runs", "steps", "storing", "file"),
+    [
+        ([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 0, 4 + n]) for n in range(3)], STRATEGIES[0], PIPELINE),
+        ([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], STRATEGIES[2], DELETING),
+        ([[0, 1], [0, 2], [0, 1, 3]], [("mend", n, [0, 1 + n, 2]) for n in (2, 0, 1, 0)], LOOKED_UP, PIPELINE),
+        ([], [*DIVIDED, ("rescale", 0, []), ("mend", 1, [0, 1])], STRATEGIES[0], PIPELINE),
+    ],
+    ids=["each day", "days with deletes", "looked up", "divided deltas"],
+)
+def test_such_mends_give_the_state_of_a_replay(
+    tmp_path: Path, runs: list[list[int]], steps: list[tuple[str, int, list[int]]], storing: tuple[str, str], file: str
+) -> None:
+    take(tmp_path, runs, steps, storing, file)
+
+
+def take(
+    root: Path, runs: list[list[int]], steps: list[tuple[str, int, list[int]]], storing: tuple[str, str], file: str
+) -> None:
+    """Take the runs, then the steps. After each of them, all states are compared with those of a replay."""
+    history = History(root, storing, file)
+    for users in runs:
+        history.run(users)
+    for kind, number, users in steps:
+        history.step(kind, number, users)
 
 
 def test_a_correction_reads_only_the_entries_of_both_deltas(tmp_path: Path) -> None:
