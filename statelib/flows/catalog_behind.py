@@ -4,6 +4,7 @@ Nothing may then be begun or deleted. The storage is listed before the catalog i
 published meanwhile is not mistaken for a missing one.
 """
 
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -73,6 +74,22 @@ def has_all_snapshots(deployment: Deployment, name: PipelineName) -> bool:
     return not any(_is_published(deployment, uri) for number, uri in stored if number not in registered)
 
 
+def needed_without_rows(deployment: Deployment) -> frozenset[str]:
+    """Return the URIs of all files that are needed by snapshots in the storage which have no row in the catalog, such
+    as those that a rebuild left out. They may be registered later.
+
+    A pipeline whose directory cannot be listed is passed over. Raises UnsupportedError for a snapshot of a later
+    version."""
+    root, remover = deployment.root_uri(), deployment.remover()
+    directories = [uri for uri in remover.list_directories(f"{root}/{SAVEPOINTS_DIRECTORY}") if _is_savepoint(uri)]
+    for uri in sorted(remover.list_directories(root)):
+        if is_pipeline_name(name := uri.rpartition("/")[2]):
+            with contextlib.suppress(StatelibError):
+                directories += _stored(deployment, PipelineName(name)).values()
+    without_row = {*directories} - deployment.catalog().rebuilding.with_rows(directories)
+    return frozenset(uri for directory in without_row for uri in _files_of(deployment, directory))
+
+
 def _unregistered(deployment: Deployment, name: PipelineName) -> list[str]:
     """Return the directories of the pipeline's published checkpoints whose ids the catalog has not allocated, the
     oldest first."""
@@ -96,6 +113,10 @@ def _savepoints(deployment: Deployment, name: PipelineName) -> list[tuple[Checkp
     return [(savepoint[1], uri) for savepoint, uri in named if savepoint and savepoint[0] == name]
 
 
+def _is_savepoint(directory: str) -> bool:
+    return savepoint_parts(directory.rpartition("/")[2]) is not None
+
+
 def _is_published(deployment: Deployment, directory: str) -> bool:
     """Return whether a snapshot's directory has its ``_metadata``. A begin that was not committed leaves an empty
     directory."""
@@ -103,16 +124,19 @@ def _is_published(deployment: Deployment, directory: str) -> bool:
 
 
 def _needed(deployment: Deployment, directory: str, names: Collection[PipelineName]) -> set[PipelineName]:
-    """Return the pipelines whose files the checkpoint refers to. If it cannot be read, it is lost already and needs
+    """Return the pipelines whose files the checkpoint refers to."""
+    sources = {source_of(uri, deployment.root_uri()) for uri in _files_of(deployment, directory)}
+    return {name for name in names if name in sources}
+
+
+def _files_of(deployment: Deployment, directory: str) -> list[str]:
+    """Return the URIs of the files that a snapshot refers to. If it cannot be read, it is lost already and needs
     nothing."""
     try:
         manifest = deployment.open_at(directory).manifest
     except (CorruptStateError, NotFoundError):
-        return set()
-    files = () if manifest is None else manifest.files
-    uris = [PLACES.file_uri(directory, file.path) for file in files]
-    sources = {source_of(uri, deployment.root_uri()) for uri in uris}
-    return {name for name in names if name in sources}
+        return []
+    return [] if manifest is None else [PLACES.file_uri(directory, file.path) for file in manifest.files]
 
 
 def _behind(needed: PipelineName, name: PipelineName, directory: str) -> ConflictError:

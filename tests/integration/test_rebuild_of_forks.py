@@ -4,12 +4,14 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from statelib.errors import ConflictError
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.cleanup.explanation import why
 from statelib.flows.cleanup.garbage import REFUSED, collect_garbage, dispose
+from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
@@ -18,7 +20,7 @@ from statelib.savepoints.verification.snapshots import verify_at
 from tests.integration.garbage import needed, stored
 from tests.integration.shop_cli import call, said
 from tests.integration.test_fork import days, forked, is_whole, write
-from tests.support.worlds import new_deployment, publish_here
+from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 
 TRUNK, BRANCH = PipelineName("trunk"), PipelineName("branch")
 
@@ -117,3 +119,28 @@ def test_a_savepoint_is_not_deleted_under_a_fork_without_a_row(deployment: Deplo
         dispose(again, TRUNK, number)
     assert caught.value.kind == "catalog-behind-storage"
     is_whole(deployment)
+
+
+@pytest.mark.parametrize("left", ["trunk/5", "branch/1"], ids=["an own checkpoint", "that of a fork"])
+def test_gc_leaves_files_alone_that_a_checkpoint_needs_which_was_left_out(deployment: Deployment, left: str) -> None:
+    """Checkpoint 5 needs files of checkpoint 4, and the fork those of checkpoint 3. The newest need no older files."""
+    forked(deployment, "trunk", 3, "branch")
+    days(deployment, "branch", 4, 5)
+    write(deployment, "trunk", "heap", "changelog")
+    days(deployment, "trunk", 4, 4)
+    one_shop = pa.table({"shop": ["shop-1"], "amount": pa.array([1], pa.int64())})
+    checkpoint_of(deployment, "trunk", 5, one_shop)
+    write(deployment, "trunk", "heap", "canonical")
+    days(deployment, "trunk", 6, 7)
+    name, _, number = left.partition("/")
+    directory = deployment.catalog().get(PipelineName(name), CheckpointId(int(number))).directory
+    again = rebuilt(deployment, "--leave-out", left)
+    retire(again)
+    result = call(again, "gc")
+    assert (result.exit_code, f"trunk: left alone, {REFUSED}: " in result.stderr) == (1, True)
+    assert verify_at(directory, own=True, storage_root=again.storage_root).problems == ()
+    is_whole(again)
+    said(again, "catalog", "rebuild", "--merge", "--yes", "--leave-out", left, "--give-up", left)
+    said(again, "gc")
+    orphans(again, dry_run=False)
+    assert stored(again) == needed(again)

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, insert, select, update
 from statelib.catalog.commit import gate, holdings, leases
 from statelib.catalog.engine import Transaction
 from statelib.catalog.tables import verdicts
+from statelib.catalog.tables.queries import in_chunks
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.rows import Values, completed_values
 from statelib.catalog.tables.schema import CHECKPOINT, LEASE
@@ -62,6 +63,13 @@ class Rebuilding:
         with self.transaction(read_only=True) as connection:
             owner = connection.execute(select(LEASE.c.owner).where(LEASE.c.pipeline == pipeline)).scalar()
             return owner == _OWNER
+
+    def with_rows(self, directories: Sequence[str]) -> set[str]:
+        """Return those of the directories that the catalog has a row of, in any state and of any pipeline."""
+        place = CHECKPOINT.c.directory
+        with self.transaction(read_only=True) as connection:
+            rows = [connection.execute(select(place).where(place.in_(some))).all() for some in in_chunks(directories)]
+            return {directory for some in rows for (directory,) in some}
 
     def enter(
         self,

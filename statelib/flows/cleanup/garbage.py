@@ -7,12 +7,13 @@ where this matters; tests end the process there.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from types import MappingProxyType
 
 from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, UnsupportedError
-from statelib.flows.catalog_behind import has_all_snapshots, survey_before_deleting
+from statelib.flows.catalog_behind import has_all_snapshots, needed_without_rows, survey_before_deleting
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.wiring import Deployment
@@ -24,6 +25,8 @@ from statelib.storage.ownership import SnapshotPlace, is_of_checkpoints, is_writ
 from statelib.storage.registry import PLACES, new_attempt
 
 Point = Callable[[str], None]
+Needed = Callable[[], frozenset[str]]
+"""A function that returns the URIs of the files that snapshots without a row in the catalog need."""
 
 
 BATCH = 100
@@ -67,39 +70,47 @@ def collect_garbage(
     """
     chosen = names(deployment, pipeline)
     survey = survey_before_deleting(deployment, chosen)
+    needed = cache(partial(needed_without_rows, deployment))
 
     def collect(name: PipelineName) -> CollectedGarbage:
         survey.check(name)
-        return _preview(deployment, name, also.get(name, ())) if dry_run else _collect(deployment, name, at)
+        if dry_run:
+            return _preview(deployment, name, also.get(name, ()), needed)
+        return _collect(deployment, name, needed, at)
 
     return for_each(chosen, collect, troubles)
 
 
-def _preview(deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId]) -> CollectedGarbage:
+def _preview(
+    deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId], needed: Needed
+) -> CollectedGarbage:
     would = deployment.catalog().cleanup.preview(name, also)
-    return _report(deployment, discard_plan(name, would.checkpoints, would.files, would.referenced), would.files)
+    plan = discard_plan(name, would.checkpoints, would.files, would.referenced)
+    return _report(deployment, plan, would.files, needed)
 
 
-def _collect(deployment: Deployment, name: PipelineName, at: Point) -> CollectedGarbage:
+def _collect(deployment: Deployment, name: PipelineName, needed: Needed, at: Point) -> CollectedGarbage:
     cleanup = deployment.catalog().cleanup
     run_id = new_attempt()
     at("before condemn")
     twins = twins_of(deployment, name)
-    deletable = _deletable(deployment, name, cleanup.preview(name).files)
+    deletable = _deletable(deployment, name, cleanup.preview(name).files, needed)
     cleanup.condemn(name, run_id, lambda file: file.created_by not in twins.originals and file.uri in deletable)
     at("condemned")
     doomed = cleanup.doomed(name)
     going = [record for record in doomed.checkpoints if record.checkpoint_id not in twins.originals]
     plan = discard_plan(name, going, doomed.files, doomed.referenced)
-    report = _report(deployment, plan, cleanup.preview(name).files)
+    report = _report(deployment, plan, cleanup.preview(name).files, needed)
     _delete(deployment, plan, report, run_id, at, spared=twins.imported)
     deployment.catalog().browsing.storage.try_to_sample(name)
     return report
 
 
-def _report(deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[CondemnedFile]) -> CollectedGarbage:
+def _report(
+    deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[CondemnedFile], needed: Needed
+) -> CollectedGarbage:
     """Return the result of deleting by the plan. ``unneeded``: the files that nothing refers to, condemned or not."""
-    deletable = _deletable(deployment, plan.pipeline, unneeded)
+    deletable = _deletable(deployment, plan.pipeline, unneeded, needed)
     allowed = [file for file in plan.files if file.uri in deletable]
     metadata = _metadata_sizes(deployment, plan)
     return CollectedGarbage(
@@ -125,15 +136,18 @@ def _metadata_sizes(deployment: Deployment, plan: DiscardPlan) -> dict[str, int]
     }
 
 
-def _deletable(deployment: Deployment, pipeline: PipelineName, unneeded: Sequence[CondemnedFile]) -> frozenset[str]:
-    """Return the URIs of those unneeded files that gc may delete: files that belong to the pipeline, and files of
-    another pipeline whose snapshots the catalog has all. After a rebuild, files of a pipeline may belong to a fork of
-    it, which is then the oldest checkpoint that needs them."""
+def _deletable(
+    deployment: Deployment, pipeline: PipelineName, unneeded: Sequence[CondemnedFile], needed: Needed
+) -> frozenset[str]:
+    """Return the URIs of those unneeded files that gc may delete, because no snapshot without a row needs them: files
+    that belong to the pipeline, and files of another pipeline whose snapshots the catalog has all. After a rebuild,
+    files of a pipeline may belong to a fork of it, which is then the oldest checkpoint that needs them."""
     root = deployment.root_uri()
     chosen = {file.uri for file in unneeded if _is_ours(root, pipeline, file)}
     others = {file.uri: source_of(file.uri, root) for file in unneeded if file.uri not in chosen}
     complete = {name for name in {*others.values()} if name is not None and has_all_snapshots(deployment, name)}
-    return frozenset(chosen.union(uri for uri, name in others.items() if name in complete))
+    chosen |= {uri for uri, name in others.items() if name in complete}
+    return frozenset(chosen - needed() if chosen else ())
 
 
 def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:
