@@ -243,10 +243,10 @@ def failed_checks(deployment: Deployment, number: CheckpointId) -> list[str]:
 def test_each_fault_of_a_referring_checkpoint_is_detected_in_time(fault: Fault, read_back: str, tmp_path: Path) -> None:
     deployment = new_world(tmp_path, read_back=read_back)
     run_day(deployment, 1, FIRST)
-    days = iter(range(2, 5 * TURNS))
+    days = iter(range(2, 20 * TURNS))
     failures = [failed_checks(deployment, spoiled(deployment, fault, days))]
     for number in range(TURNS - 1):
-        failures += [] if failures[-1] else [next_run(deployment, 5 * TURNS + number)]
+        failures += [] if failures[-1] else [next_run(deployment, 20 * TURNS + number)]
     assert failures[-1] == [fault.check]
     assert (len(failures) == 1) is (fault.found == THIS_RUN)
 
