@@ -29,7 +29,7 @@ def _names(kind: type) -> tuple[str, ...]:
 _RECORD, _HEAD = _names(CheckpointRecord), _names(PipelineHead)
 _SNAPSHOT = (
     "directory", "checkpoint_id", "metadata_version", "written_by", "operators", "left_out", "late_events",
-    "uploaded_bytes", "drained", "seed", "restored_from", "deltas", "side_data", "files",
+    "events_without_user_key", "uploaded_bytes", "drained", "seed", "restored_from", "deltas", "side_data", "files",
 )  # fmt: skip
 
 ERROR = Answer(("error", "message", "hint"))

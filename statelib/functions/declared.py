@@ -15,7 +15,7 @@ from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.change_logs.changes import CHANGE
 from statelib.functions.change_logs.retractions import countable, divided, emptied, exact_sums, net
-from statelib.functions.state_function import Progress
+from statelib.functions.state_function import Ignored, Progress
 from statelib.functions.timers import remove_read
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor
@@ -49,10 +49,10 @@ class AggregateFunction:
         progress: Progress,  # noqa: ARG002 - state without windows does not depend on time
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
-    ) -> int:
-        """Merge the events into the state. Return 0, because no event is late without windows."""
+    ) -> Ignored:
+        """Merge the events into the state. Return the number of those without a user key; none is late."""
         self.merge(backend, events, keys, groups)
-        return 0
+        return Ignored(without_user_key=self.without_user_key(events))
 
     def advance(
         self, backend: KeyedStateBackend, progress: Progress, *, operator: OperatorStateBackend | None = None
@@ -153,6 +153,14 @@ class AggregateFunction:
             )
         if len(rows):
             backend.write(before, self.state, values, pa.array(empty))
+
+    def without_user_key(self, events: pa.Table, rows: Rows | None = None) -> int:
+        """Return the number of events, or of events in distinct ``rows``, that a map leaves out for lack of a user
+        key."""
+        if self.user_key is None or not events[self.user_key].null_count:
+            return 0
+        missing = events[self.user_key].is_null().to_numpy()
+        return int(np.count_nonzero(missing if rows is None else missing[rows]))
 
     @property
     def value(self) -> Folding:

@@ -11,18 +11,19 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator.side_data import SideData
 from statelib.backends.operator.state import OperatorStateBackend
 from statelib.backends.wrappers.ttl import TimedStates, expire
-from statelib.functions.state_function import Progress, StateFunction
+from statelib.functions.state_function import Ignored, Progress, StateFunction
 from statelib.model.ttl import TtlConfig
 from statelib.model.types import VOID
 
-Late = tuple[tuple[str, int], ...]
+EventsByState = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
 class IntervalResult:
-    """The result of an interval in one subtask: the number of late events per state."""
+    """The result of an interval in one subtask: numbers of ignored events, as :class:`EventCounts` has them."""
 
-    late: Late = ()
+    late: EventsByState = ()
+    without_user_key: EventsByState = ()
 
 
 def expired(
@@ -52,15 +53,18 @@ def apply_interval(
     *,
     progress: Progress,
     operator: OperatorStateBackend,
-) -> Late:
-    """Apply the events and then the progress of time to every function.
+) -> IntervalResult:
+    """Apply the events and then the progress of time to every function. ``backend`` is the result of :func:`expired`.
 
-    Return (state, number of late events) per state with windows. ``backend`` is the result of :func:`expired`. Raise
-    what the functions raise."""
-    late = []
+    Raise what the functions raise."""
+    late, without_user_key = [], []
     for function in functions:
-        late_events = function.apply(backend, events, keys, groups, progress, operator=operator) if len(events) else 0
+        ignored = Ignored()
+        if len(events):
+            ignored = function.apply(backend, events, keys, groups, progress, operator=operator)
         function.advance(backend, progress, operator=operator)
         if backend.schema.state(function.state).namespace_type != VOID:
-            late.append((function.state, late_events))
-    return tuple(late)
+            late.append((function.state, ignored.late))
+        if ignored.without_user_key:
+            without_user_key.append((function.state, ignored.without_user_key))
+    return IntervalResult(tuple(late), tuple(without_user_key))

@@ -39,6 +39,17 @@ class Progress:
         return self.after_ms + 1
 
 
+@dataclass(frozen=True)
+class Ignored:
+    """The numbers of events that were not applied to one state.
+
+    ``late``: events that came too late for all of their windows. ``without_user_key``: other events whose user key is
+    null, so that they are left out of a map."""
+
+    late: int = 0
+    without_user_key: int = 0
+
+
 class StateFunction(Protocol):
     """A function that changes one state. It is picklable and cheap to create, because it is sent to Spark's workers."""
 
@@ -56,8 +67,8 @@ class StateFunction(Protocol):
         progress: Progress,
         *,
         operator: OperatorStateBackend | None = None,
-    ) -> int:
-        """Apply events of one subtask, and return the number of events that were ignored because they were late.
+    ) -> Ignored:
+        """Apply events of one subtask, and return the numbers of those that were ignored.
 
         ``events`` has the declared columns. ``keys[i]`` is the key of row i; it is never null, and it is a struct f0,
         f1, ... if the key has several columns. ``groups[i]`` is its key group. ``operator`` is the operator state of

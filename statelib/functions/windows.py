@@ -16,7 +16,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.declared import AggregateFunction
-from statelib.functions.state_function import Progress
+from statelib.functions.state_function import Ignored, Progress
 from statelib.functions.timers import Timers, register, remove, take_due
 from statelib.model.amounts import number_of
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
@@ -80,22 +80,23 @@ class WindowedFunction:
         progress: Progress,
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
-    ) -> int:
-        """Merge the events into their windows, and return the number of events without an open window.
+    ) -> Ignored:
+        """Merge the events into their windows, and return the numbers of those without an open window or a user key.
 
         Raise InvalidRequestError (``null-event-time``, and what the aggregates raise)."""
         rows, starts = self.window.assign(event_times(self.state, self.window.column, events))
         in_time = self.window.closes_ms(starts) > progress.before_ms
         rows, starts = rows[in_time], starts[in_time]
-        late = len(events) - len(np.unique(rows))
+        accepted = np.unique(rows)
+        ignored = Ignored(len(events) - len(accepted), self.inner.without_user_key(events, accepted))
         if not len(rows):
-            return late
+            return ignored
         positions = pa.array(rows)
         keys, groups, windows = keys.take(positions), groups[rows], _windows(starts, self.window.size_ms)
         needed = events.select(sorted({self.window.column, *self.inner.columns}))  # sliding windows copy events
         self.inner.merge(backend, needed.take(positions), keys, groups, windows)
         self._set_timers(backend, keys, groups, windows, starts)
-        return late
+        return ignored
 
     def advance(
         self,

@@ -171,12 +171,14 @@ class SideDataRecord:
 class EventCounts:
     """The numbers of events of the interval. ``read`` by Spark's source = ``applied`` + ``null_key`` (dropped by
     the pipeline's ``on_null_key: drop``). ``late``: per state with windows, (state, number of applied events that came
-    too late for all of their windows in that state)."""
+    too late for all of their windows in that state). ``without_user_key``: per map that left out applied events because
+    they have no user key, (state, number of them)."""
 
     read: int
     applied: int
     null_key: int
     late: tuple[tuple[str, int], ...] = ()
+    without_user_key: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

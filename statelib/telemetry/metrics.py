@@ -115,6 +115,11 @@ EVENTS_DROPPED = _counter("events_dropped", "{event}", "events without a key, dr
 EVENTS_LATE = _counter(
     "events_late", "{event}", "events that came too late for all their windows, summed over all states"
 )
+EVENTS_WITHOUT_USER_KEY = _counter(
+    "events_without_user_key",
+    "{event}",
+    "events that a map left out because they have no user key, summed over all states",
+)
 EVENTS_PER_SECOND = _gauge("events_per_second", "{event}/s", "applied events divided by the time from begin to commit")
 RESTORES = Metric("statelib.restore.completed", _COUNTER, "{restore}", "restores of the pipeline", _OF_PIPELINE)
 CHECKS = Metric(

@@ -1,6 +1,8 @@
 """A run of a pipeline in one process, without Spark, storage or Airflow, for tests of pipelines: a test applies events
 and compares the state."""
 
+from collections import Counter
+
 import pyarrow as pa
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
@@ -27,8 +29,9 @@ class LocalRun:
     """One subtask that owns every key group. Its state is in memory unless a ``backend`` is given.
 
     ``watermark_ms``: the watermark after the intervals applied so far. ``late``: the number of events that came too
-    late for their windows, per state with windows. The hooks are called like in the first run of a pipeline; the hook
-    of the snapshot is called at the end of each interval."""
+    late for their windows, per state with windows. ``without_user_key``: the number of events that a map left out
+    because they have no user key, per such map. The hooks are called like in the first run of a pipeline; the hook of
+    the snapshot is called at the end of each interval."""
 
     def __init__(
         self, pipeline: Pipeline, backend: KeyedStateBackend | None = None, watermark_ms: int = -(2**63)
@@ -40,7 +43,7 @@ class LocalRun:
         self.operator = OperatorStateBackend(pipeline.operator_descriptors(), side_data, rows_to_emit(pipeline))
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), key_group_range)
         self.watermark_ms = watermark_ms
-        self.late: dict[str, int] = {}
+        self.late, self.without_user_key = Counter[str](), Counter[str]()
         self._outputs = {name: [form.stored.empty_table()] for name, form in self._forms.items()}
         self._checkpoints = 0
         self._call_hook("initialize_state", pipeline.hooks.initialize_state)
@@ -63,11 +66,11 @@ class LocalRun:
         if self.pipeline.has_deletes:
             retracts, order_by = self.pipeline.has_retractions, self.pipeline.order_by
             keyed, keys, groups = without_deleted(self.backend, keyed, keys, groups, order_by, retracts=retracts)
-        late = apply_interval(
+        result = apply_interval(
             self.pipeline.functions(), states, keyed, keys, groups, progress=progress, operator=self.operator
         )
-        for state, late_events in late:
-            self.late[state] = self.late.get(state, 0) + late_events
+        self.late.update(dict(result.late))
+        self.without_user_key.update(dict(result.without_user_key))
         for output, stream in self.operator.emitted.taken():
             self._outputs[output].append(pa.ipc.open_stream(stream).read_all())
         self.watermark_ms = after_ms

@@ -34,6 +34,7 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
         "operators": [_operator(opened, o, parts.get(o.operator_id), counted) for o in opened.operators],
         "left_out": left_out(opened),
         "late_events": dict(opened.manifest.events.late) if opened.manifest else {},
+        "events_without_user_key": dict(opened.manifest.events.without_user_key) if opened.manifest else {},
         "uploaded_bytes": opened.manifest.uploaded_bytes if opened.manifest else None,
         "drained": opened.manifest.drained if opened.manifest else False,
         "seed": opened.manifest.seed if opened.manifest else "",

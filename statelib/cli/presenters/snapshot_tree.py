@@ -45,6 +45,8 @@ def _remarks(description: Json) -> Iterator[str]:
     """Yield the sentences about the run that took the snapshot."""
     for state, events in description["late_events"].items():
         yield _too_late(state, events)
+    for state, events in description["events_without_user_key"].items():
+        yield _without_user_key(state, events)
     if description["drained"]:
         yield DRAINED
     if description["seed"]:
@@ -66,6 +68,12 @@ def _too_late(state: str, events: int) -> str:
     """Return the sentence that says how many events of an interval a windowed state did not count."""
     were = "was too late for its window" if events == 1 else "were too late for their windows"
     return f"state {state}: {amount(events, 'event')} of this interval {were}"
+
+
+def _without_user_key(state: str, events: int) -> str:
+    """Return the sentence that says how many events of an interval a map did not take."""
+    have = "has no user key and is not in this map" if events == 1 else "have no user key and are not in this map"
+    return f"state {state}: {amount(events, 'event')} of this interval {have}"
 
 
 def _add(tree: Tree, text: str, style: str = "") -> Tree:

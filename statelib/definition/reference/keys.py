@@ -172,7 +172,8 @@ DESCRIPTIONS = {
     "a time, the position in a log. Every source has them.",
     "key": "The key column, or a list of key columns. State is kept per key.",
     "on_null_key": "Whether an event without a key fails the run, or is dropped and counted. An event without the "
-    "`user_key` of a map fails the run, too, or is left out of this map alone, which is not counted.",
+    "`user_key` of a map fails the run, too, or is left out of this map alone and counted; "
+    "`statelib inspect` shows how many.",
     "on_gap": "Whether an interval may be left out. By default the run is refused, because its events would be lost.",
     "states": "The states that are kept per key, by name.",
     "states.<name>.kind": "One of Flink's kinds of state.",

@@ -1,5 +1,6 @@
 """Publish a snapshot: combine the acknowledgements of its subtasks and write ``_metadata``."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -171,12 +172,12 @@ def _refers_to_others(record: CheckpointRecord, files: Sequence[FileRecord]) -> 
 
 
 def _events(read: int, reports: Sequence[SubtaskReport]) -> EventCounts:
-    late: dict[str, int] = {}
+    late, without_user_key = Counter[str](), Counter[str]()
     for report in reports:
-        for state, events in report.events.late:
-            late[state] = late.get(state, 0) + events
+        late.update(dict(report.events.late))
+        without_user_key.update(dict(report.events.without_user_key))
     applied, null_key = sum(r.events.applied for r in reports), sum(r.events.null_key for r in reports)
-    return EventCounts(read, applied, null_key, tuple(late.items()))
+    return EventCounts(read, applied, null_key, tuple(late.items()), tuple(without_user_key.items()))
 
 
 def _metadata(pipeline: Pipeline, plan: SnapshotPlan, reports: Sequence[SubtaskReport]) -> CheckpointMetadata:

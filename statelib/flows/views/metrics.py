@@ -35,6 +35,8 @@ def checkpoint_completed(telemetry: Telemetry, record: CheckpointRecord) -> None
         telemetry.emit(m.RESTORE_DURATION, max(restores), tags)
     if record.interval is not None:
         telemetry.emit(m.EVENTS_LATE, sum(late for _, late in manifest.events.late), tags)
+        without_user_key = sum(events for _, events in manifest.events.without_user_key)
+        telemetry.emit(m.EVENTS_WITHOUT_USER_KEY, without_user_key, tags)
     for state, entries in manifest.entries_by_state():
         telemetry.emit(m.STATE_ENTRIES, entries, {**tags, "state": state})
 

@@ -205,6 +205,7 @@ EVENTS = Record(
     JsonField("applied", INTEGER),
     JsonField("null_key", INTEGER),
     JsonField("late", NAMED_INTEGERS, missing=()),
+    JsonField("without_user_key", NAMED_INTEGERS, missing=(), sparse=True),
 )
 ORIGIN = Record(Origin, JsonField("pipeline", PIPELINE), JsonField("checkpoint_id", NUMBER))
 RESTORE = Plain(

@@ -18,7 +18,7 @@ from statelib.backends.operator.state import OperatorStateBackend
 from statelib.functions.declared import AggregateFunction
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, merged, spans_of, stacked
 from statelib.functions.sessions.window_sets import Keys, WindowSet, read_windows, write_windows
-from statelib.functions.state_function import Progress
+from statelib.functions.state_function import Ignored, Progress
 from statelib.functions.timers import Timers, register, remove, replace, take_due
 from statelib.functions.windows import event_times
 from statelib.model.session_state import session_timers
@@ -83,7 +83,7 @@ class SessionFunction:
         progress: Progress,
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
-    ) -> int:
+    ) -> Ignored:
         """Merge the events into the windows of their keys, and return the number of events whose window is closed.
 
         Raise InvalidRequestError (``null-event-time``, and what the aggregates raise)."""
@@ -96,7 +96,7 @@ class SessionFunction:
             needed = events.select(sorted({self.window.column, *self.inner.columns})).take(positions)
             windows = merge.windows.take(numbers).as_namespaces()
             self.inner.merge(backend, needed, keys.take(positions), groups[rows], windows, numbers=numbers)
-        return len(events) - len(rows)
+        return Ignored(late=len(events) - len(rows))
 
     def advance(
         self,

@@ -12,7 +12,7 @@ from statelib.aggregates.grouping import group_rows, one_array
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.operator.state import OperatorStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.functions.state_function import Progress
+from statelib.functions.state_function import Ignored, Progress
 from statelib.functions.timers import Timers, register, take_due
 from statelib.functions.user_code.resolve import resolve
 from statelib.functions.user_code.results import DOMAIN_COLUMNS, FunctionResult
@@ -81,15 +81,15 @@ class UserFunction:
         progress: Progress,  # noqa: ARG002 - events are not late for a user function
         *,
         operator: OperatorStateBackend | None = None,
-    ) -> int:
-        """Call the function with the events, write its result and set its timers. Return 0: no event is late.
+    ) -> Ignored:
+        """Call the function with the events, write its result and set its timers. No event is ignored.
 
         Raise InvalidRequestError (``bad-function``, ``bad-function-result``) and what the function raises."""
         if len(events):
             first = group_rows([keys]).first
             call = _Call(self.reference, events, operator)
             register(backend, self.state, self._run(backend, call, keys.take(pa.array(first)), groups[first]))
-        return 0
+        return Ignored()
 
     def advance(
         self, backend: KeyedStateBackend, progress: Progress, *, operator: OperatorStateBackend | None = None

@@ -25,7 +25,7 @@ from statelib.serializers.entries.keys import KEY_COLUMNS, key_columns
 from statelib.spark.events.tables.incremental import TableReads
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.driver import run_on_events
-from statelib.spark.snapshot.subtask.kept_deltas import mended_states, touched_keys
+from statelib.spark.snapshot.subtask.kept_deltas import folded, mended_states, touched_keys
 from statelib.spark.snapshot.subtask.operator_state import restored_operator
 from statelib.spark.snapshot.subtask.restored import restored_state
 from statelib.spark.snapshot.subtask.worker import Work, task_attempt
@@ -72,7 +72,8 @@ def _preview_subtask(work: Work, subtask: int, task: int, events: pa.Table) -> _
         clock=now_ms,
     ) as restored:
         written = WrittenKeys(restored.backend)
-        mended = mended_states(pipeline, written, keyed, progress, operator, interval=plan.keeps, later=plan.later)
+        _, deltas = folded(pipeline, written, keyed, progress, operator)
+        mended = mended_states(written, deltas, operator, interval=plan.keeps, later=plan.later)
         states = tuple(_differences(pipeline, written.schema, each) for each in mended)
     return _Part(EventCounts(len(events), len(keyed), null_keys), states)
 

@@ -5,7 +5,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.testing.local_run import LocalRun
 
-COLUMNS = {"k": "string", "u": "string", "n": "long", "t": "long"}
+COLUMNS = {"k": "string", "u": "string", "n": "long", "t": "long", "at": "instant"}
 
 
 def run(states: dict[str, object], **more: object) -> LocalRun:
@@ -16,7 +16,13 @@ def run(states: dict[str, object], **more: object) -> LocalRun:
 
 def events(*rows: tuple[object, ...]) -> pa.Table:
     arrays = [pa.array(c) for c in zip(*rows, strict=True)]
-    return pa.table([a if a.type != pa.null() else a.cast(pa.int64()) for a in arrays], names=list(COLUMNS))
+    table = pa.table([a if a.type != pa.null() else a.cast(pa.int64()) for a in arrays], names=list(COLUMNS)[:4])
+    return table.append_column("at", pa.nulls(len(table), pa.timestamp("ms", "UTC")))
+
+
+def timed_events(*rows: tuple[str, str | None, int]) -> pa.Table:
+    table = events(*((key, user_key, 1, 1) for key, user_key, _ in rows))
+    return table.set_column(4, "at", pa.array([at for _, _, at in rows]).cast(pa.timestamp("ms", "UTC")))
 
 
 def test_a_row_is_written_for_every_key_with_an_event():
@@ -66,8 +72,22 @@ def test_an_event_without_a_user_key_changes_all_states_but_the_map():
     local = run(states, on_null_key="drop")
     local.apply(events(("a", "x", 1, 1), ("b", None, 1, 1), ("a", None, 1, 1)))
     assert (local.state("m"), local.state("c")) == ({"a": {"x": 1}}, {"a": 2, "b": 1})
+    assert local.without_user_key == {"m": 2}
     local.apply(events(("a", "x", 1, 1), ("b", "y", 1, 1)).slice(0, 0))
     assert local.state("c") == {"a": 2, "b": 1}
+    local.apply(events(("a", None, 1, 1)))
+    assert local.without_user_key == {"m": 3}
+
+
+def test_an_event_without_a_user_key_is_counted_once_and_not_if_it_is_late():
+    window = {"time": "at", "sliding": {"size": "2h", "slide": "1h"}, "retain": "1d"}
+    states = {"m": {"kind": "map", "user_key": "u", "value": {"agg": "count"}, "window": window}}
+    local = run(states, on_null_key="drop")
+    hour = 3_600_000
+    local.apply(timed_events(("a", None, 0), ("a", "x", 0), ("b", None, 1)), end_ms=3 * hour)
+    assert (local.late, local.without_user_key) == ({"m": 0}, {"m": 2})
+    local.apply(timed_events(("a", None, 0), ("a", "x", 0), ("a", None, 3 * hour)), end_ms=6 * hour)
+    assert (local.late, local.without_user_key) == ({"m": 2}, {"m": 3})
 
 
 def test_an_event_without_a_user_key_is_refused_if_null_keys_are():

@@ -42,5 +42,4 @@ def apply_events(
         events, keys, groups = without_deleted(
             backend, events, keys, groups, order_by, retracts=retracts, deleted=deleted
         )
-    late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
-    return IntervalResult(late)
+    return apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)

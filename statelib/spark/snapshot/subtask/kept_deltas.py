@@ -52,11 +52,11 @@ def _apply_and_keep(
     """Apply the events of this subtask as :func:`apply_events` does, and keep their delta as side data.
 
     The accumulators of the events alone are computed once, and merged into the state."""
-    deltas = _folded(pipeline, backend, events, progress, operator)
+    result, deltas = folded(pipeline, backend, events, progress, operator)
     backend.count_changes()
     for delta in deltas:
         _keep(operator, interval, put_delta(backend, delta))
-    return IntervalResult()
+    return result
 
 
 def _mend(
@@ -70,7 +70,8 @@ def _mend(
     later: Sequence[DataInterval],
 ) -> IntervalResult:
     """Correct the interval in all states of this subtask with :func:`mended_states`, and keep the deltas."""
-    for mended in mended_states(pipeline, backend, events, progress, operator, interval=interval, later=later):
+    result, deltas = folded(pipeline, backend, events, progress, operator)
+    for mended in mended_states(backend, deltas, operator, interval=interval, later=later):
         for each, delta in ((interval, mended.delta), *mended.rewritten.items()):
             if not _keep(operator, each, delta):
                 raise InvalidRequestError(
@@ -79,24 +80,21 @@ def _mend(
                     kind="not-mendable",
                     hint="use more subtasks, or restore the checkpoint before the interval and run all intervals again",
                 )
-    return IntervalResult()
+    return result
 
 
 def mended_states(
-    pipeline: Pipeline,
     backend: WrittenKeys,
-    events: pa.Table,
-    progress: Progress,
+    deltas: Sequence[KeptDelta],
     operator: OperatorStateBackend,
     *,
     interval: DataInterval,
     later: Sequence[DataInterval],
 ) -> Iterator[MendedState]:
-    """Replace the effect of an interval in each state by that of these events, and yield what has changed. ``later``:
-    the intervals after it, the oldest first, whose deltas the base keeps.
+    """Replace the effect of an interval in each state by its delta in ``deltas``, and yield what has changed.
+    ``later``: the intervals after it, the oldest first, whose deltas the base keeps.
 
     Raises InvalidRequestError (``not-mendable``) if a delta was kept for another definition of its state."""
-    deltas = _folded(pipeline, backend, events, progress, operator)
     backend.count_changes()
     for new in deltas:
         stored = (operator.side_data(delta_name(each, new.descriptor.name)) for each in (interval, *later))
@@ -122,14 +120,14 @@ def _read(schema: KeyedStateSchema, descriptor: StateDescriptor, stored: SideDat
     return decoded(descriptor, stored.name, stored.read_parts(), schema.max_parallelism)
 
 
-def _folded(
+def folded(
     pipeline: Pipeline, backend: KeyedStateBackend, events: pa.Table, progress: Progress, operator: OperatorStateBackend
-) -> list[KeptDelta]:
-    """Return the delta of the events to each state of ``backend``, which is not read."""
+) -> tuple[IntervalResult, list[KeptDelta]]:
+    """Return (result, delta of the events to each state) of an interval. The states of ``backend`` are not read."""
     schema = backend.schema
     with closing(DeltaKeyedStateBackend(HeapKeyedStateBackend(schema, backend.key_group_range))) as delta:
-        apply_events(pipeline, WrittenKeys(delta), events, progress, operator, deleted=delta.delete)
-        return [delta_of(*each) for each in zip(schema.states, delta.changes_since(0), strict=True)]
+        result = apply_events(pipeline, WrittenKeys(delta), events, progress, operator, deleted=delta.delete)
+        return result, [delta_of(*each) for each in zip(schema.states, delta.changes_since(0), strict=True)]
 
 
 def _keep(operator: OperatorStateBackend, interval: DataInterval, delta: KeptDelta) -> bool:

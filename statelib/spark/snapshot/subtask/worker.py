@@ -135,7 +135,7 @@ def _snapshot_subtask(
                 keyed=result.keyed,
                 files=file_records((*result.streams, *result.reused), subtask, backend.key_group_range),
                 statistics=backend.statistics(),
-                events=EventCounts(len(events), len(keyed), null_keys, applied.late),
+                events=EventCounts(len(events), len(keyed), null_keys, applied.late, applied.without_user_key),
                 restored_from=TOUCHED if restored.is_partial else local.restored_from(subtask),
                 sync_ms=taken.sync_ms,
                 async_ms=taken.async_ms,
