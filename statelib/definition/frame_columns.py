@@ -17,8 +17,8 @@ COMPUTED = ("avg", "variance", "stddev")
 class FrameColumn:
     """One column of the flat table. ``source``: the column of the state's plain table (``key``, ``namespace``,
     ``user_key``, ``value``, ``timestamp``) that its values come from. ``path``: indexes of the nested fields that lead
-    to them. ``computed``: the aggregate whose value is computed from the fields at ``path``, '' if the values are at
-    ``path`` themselves."""
+    to them; in a column of lists, those of the fields of their elements. ``computed``: the aggregate whose value is
+    computed from the fields at ``path``, '' if the values are at ``path`` themselves."""
 
     name: str
     type: StateType
@@ -64,17 +64,14 @@ def _key_columns(key: tuple[str, ...], key_type: StateType, state: StateDescript
 
 
 def _value_columns(state: StateDescriptor) -> Iterator[FrameColumn]:
-    type_, path = state.value_type, ()
     if state.kind is StateKind.TIMERS:
         yield FrameColumn("timestamp", INSTANT, "timestamp")
         return
+    type_, inner = (state.value_type.value, (1,)) if isinstance(state.value_type, Ttl) else (state.value_type, ())
     if state.kind is StateKind.LIST:
-        yield FrameColumn("value", ListOf(type_), "value")
+        yield FrameColumn("value", ListOf(type_), "value", inner)
         return
     computed = {m.field: m.agg for m in state.meanings if m.agg in COMPUTED}
-    inner: tuple[int, ...] = path
-    if isinstance(type_, Ttl):
-        type_, inner = type_.value, (1,)
     if isinstance(type_, Row) and "" not in {m.field for m in state.meanings}:
         for i, field in enumerate(type_.fields):
             yield from _flat(field.name, field.type, (*inner, i), computed.get(field.name, ""))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +19,18 @@ def framed(table: pa.Table, columns: Sequence[FrameColumn]) -> pa.Table:
 def _values(table: pa.Table, column: FrameColumn) -> pa.ChunkedArray:
     values = table[column.source]
     for index in column.path:
-        values = pc.struct_field(values, [index])
+        values = _field(values, index)
     if column.computed:
         values = finished(column.computed, values)
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+
+def _field(values: pa.Array | pa.ChunkedArray, index: int) -> pa.Array | pa.ChunkedArray:
+    """Return a field of the structs, or of the structs in the lists."""
+    if not pa.types.is_list(values.type):
+        return pc.struct_field(values, [index])
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    lists = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    elements = pc.struct_field(lists.flatten(), [index])
+    return pa.ListArray.from_arrays(pa.array(offsets), elements, mask=lists.is_null())

@@ -1,8 +1,10 @@
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from statelib.definition.frame_columns import frame_columns
+from statelib.definition.framed_state import framed
 from statelib.definition.parts.publish import Publication
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.published_columns import published_columns
@@ -35,3 +37,21 @@ def test_a_key_is_published_whose_name_begins_with_that_of_a_field() -> None:
     given = {"name": "p", "source": source, "key": "user.id", "states": states, "backend": "heap"}
     columns = published_columns(Pipeline.model_validate(given), Publication(target="t", mode="changes"))
     assert [column.name for column in columns] == ["user.id", "user"]
+
+
+def test_a_list_is_shown_without_the_times_of_its_elements() -> None:
+    source = {"path": "{start}", "columns": {"user": "string", "item": "string"}}
+    states = {"items": {"kind": "list", "value": {"agg": "collect", "of": "item"}, "ttl": "1d"}}
+    given = {"name": "p", "source": source, "key": "user", "states": states, "backend": "heap"}
+    pipeline = Pipeline.model_validate(given)
+    columns = frame_columns(pipeline.key, pipeline.key_type(), pipeline.schema().states[0])
+    lists: list[Any] = [["not", "shown"], ["a", None, "b"], None, [], ["c"]]
+    stored = [
+        items and [item and {"last_access_ms": n, "value": item} for n, item in enumerate(items)] for items in lists
+    ]
+    type_ = pa.list_(pa.struct([("last_access_ms", pa.int64()), ("value", pa.string())]))
+    table = pa.table({"key": list("zabcd"), "value": pa.array(stored, type_)}).slice(1)
+    for part in (table, pa.concat_tables([table.slice(0, 1), table.slice(1)]), table.slice(0, 0)):
+        shown = framed(part, columns)
+        assert shown.to_pydict() == {"user": part["key"].to_pylist(), "value": lists[1:][: len(part)]}
+        assert shown["value"].type == pa.list_(pa.string())
