@@ -138,6 +138,12 @@ def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, deploym
     source = {"table": "zones", "where": WHERE, "columns": columns}
     error = errors(spark, deployment, source)
     assert (error.kind, "source.time_zone" in error.hint) == ("column-type", True)
+    for column, repair in (
+        ("shop", "or have its text converted: shop: {expr: '`shop`', type: long}"),
+        ("at", "'expr'"),
+    ):
+        error = errors(spark, deployment, source | {"columns": {**columns, column: "long"}})
+        assert (error.kind, repair in error.hint, "time_zone" in error.hint) == ("column-type", True, False)
     first, second = read(spark, deployment, source | {"time_zone": "America/New_York"}).to_pylist()
     assert first["at"] == datetime(2025, 12, 31, 19)
     assert second["local"] == datetime(2026, 1, 2, 4, tzinfo=UTC)

@@ -26,7 +26,7 @@ def next_intervals(
     an end, only the first one is returned. None begins after the schedule's end. Raises InvalidRequestError:
     ``no-schedule`` and ``no-start`` if a bound must be given, ``bad-interval``, ``bad-cron``."""
     applied = applied_position(deployment, pipeline).interval if start_ms is None else None
-    start = _first_start(pipeline, applied) if start_ms is None else start_ms
+    start = first_start(pipeline, applied) if start_ms is None else start_ms
     if start is None:
         raise InvalidRequestError(
             f"pipeline {pipeline.name} has no state and no schedule: the start of its first interval is unknown",
@@ -96,10 +96,11 @@ def applied_position(deployment: Deployment, pipeline: Pipeline) -> SourcePositi
 
 def end_of_state(deployment: Deployment, pipeline: Pipeline) -> int | None:
     """Return the end of the last applied interval; without state, the start of the schedule, if there is one."""
-    return _first_start(pipeline, applied_position(deployment, pipeline).interval)
+    return first_start(pipeline, applied_position(deployment, pipeline).interval)
 
 
-def _first_start(pipeline: Pipeline, applied: DataInterval | None) -> int | None:
+def first_start(pipeline: Pipeline, applied: DataInterval | None) -> int | None:
+    """Return the start of the interval after the ``applied`` one; if there is none, the start of the schedule."""
     if applied is not None:
         return applied.end_ms
     if pipeline.cron_schedule is not None:

@@ -4,6 +4,7 @@ No coordinator process runs between the steps. Each step loads its state from th
 result. Any step may be repeated; none undoes a step that has finished.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.catalog_behind import check_catalog_complete
 from statelib.flows.checkpoint.allocation import allocate_checkpoint
+from statelib.flows.checkpoint.next_intervals import first_start
 from statelib.flows.checkpoint.readiness import WasUpdated, check_ready
 from statelib.flows.gate.judging import judge
 from statelib.flows.lifecycle.renaming import head_after_renaming
@@ -30,6 +32,7 @@ from statelib.quality.gate import QualityReport
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint
 
+log = logging.getLogger(__name__)
 _TRIES = 3
 
 
@@ -96,7 +99,10 @@ def _begin(
         return Begun(done.checkpoint_id, already_completed=True)
     source_parts(pipeline, deployment.data, interval)
     continued = continued_head(deployment, pipeline, head)
-    _check_order(deployment, pipeline, interval, head, continued.opened.position() if continued else None)
+    if continued is None:
+        _log_late_start(pipeline, interval)
+    else:
+        _check_order(deployment, pipeline, interval, head, continued.opened.position())
     if check_events is not None:
         check_events()
     key = interval_key(interval, head.generation)
@@ -224,6 +230,16 @@ def abort(
     return catalog.abort(name, checkpoint_id, reason, failure)
 
 
+def _log_late_start(pipeline: Pipeline, interval: DataInterval) -> None:
+    """Log a warning if the first interval of a pipeline begins after ``schedule.start``, as with ``catchup: false``."""
+    start_ms = first_start(pipeline, None)
+    if start_ms is not None and start_ms < interval.start_ms:
+        log.warning(
+            "%s: its first interval %s begins after schedule.start: the events from %s on that are before it will be "
+            "in no checkpoint", pipeline.name, range_text(interval), moment_of(start_ms).isoformat()
+        )  # fmt: skip
+
+
 def _check_order(
     deployment: Deployment,
     pipeline: Pipeline,
@@ -235,9 +251,11 @@ def _check_order(
         return
     last = position.interval
     if interval.start_ms < last.end_ms:
+        oldest = deployment.catalog().lineage(pipeline.name, head.head)[-1] if head.head else None
+        _check_not_before(pipeline, interval, oldest)
         raise InvalidRequestError(
             f"{pipeline.name}: data interval {range_text(interval)} begins before the end of the last applied one, "
-            f"{range_text(last)}, and {_why_not_applied(deployment, pipeline, head)}",
+            f"{range_text(last)}, and {_why_not_applied(pipeline, oldest)}",
             kind="interval-out-of-order",
             hint=f"restore a checkpoint before it, then replay: 'statelib restore {pipeline.name} ID' and "
             f"'statelib run {pipeline.name}', or the DAG {pipeline.name}.restore",
@@ -251,10 +269,22 @@ def _check_order(
         )
 
 
-def _why_not_applied(deployment: Deployment, pipeline: Pipeline, head: PipelineHead) -> str:
+def _check_not_before(pipeline: Pipeline, interval: DataInterval, oldest: CheckpointRecord | None) -> None:
+    """Raise InvalidRequestError (``interval-out-of-order``) if an interval is before all of the state's history.
+    ``oldest``: its first checkpoint."""
+    first = oldest.interval if oldest is not None and oldest.base is None else None
+    if first is not None and interval.end_ms <= first.start_ms:
+        raise InvalidRequestError(
+            f"{pipeline.name}: all checkpoints are after data interval {range_text(interval)}, for the state begins "
+            f"with {range_text(first)}",
+            kind="interval-out-of-order",
+            hint="for earlier events, give the pipeline another name, and run that one from its first interval on",
+        )
+
+
+def _why_not_applied(pipeline: Pipeline, oldest: CheckpointRecord | None) -> str:
     """Return why an early interval does not count as applied. After a rebuild, the catalog may not know all of the
     history."""
-    oldest = deployment.catalog().lineage(pipeline.name, head.head)[-1] if head.head else None
     if oldest is None or oldest.base is None:
         return "is not part of the state's history"
     return (

@@ -183,15 +183,21 @@ def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, own: tuple[st
     column, actual = own
     if is_read_as(actual, wanted):
         return f"{column if actual == wanted else f'CAST({column} AS {wanted})'} AS {quoted(name)}"
-    zone = part.source.time_zone
-    if zone is not None and {actual, wanted} == {LOCAL, INSTANT}:
+    zone, by_zone = part.source.time_zone, {actual, wanted} == {LOCAL, INSTANT}
+    if zone is not None and by_zone:
         return f"{_converted(column, zone, wanted)} AS {quoted(name)}"
+    declared = part.source.columns[name].type
+    if by_zone:
+        repair = f"name the zone of times without one in {part.field}.time_zone"
+    elif actual == "string":
+        repair = f"have its text converted: {name}: {{expr: {quoted(name)!r}, type: {declared}}}"
+    else:
+        repair = "compute the column with 'expr'"
     raise InvalidRequestError(
         f"pipeline {pipeline.name}: column {name} of {part.place} is {actual}, {part.field}.columns declares "
-        f"{part.source.columns[name].type} ({wanted} in Spark)",
+        f"{declared} ({wanted} in Spark)",
         kind="column-type",
-        hint=f"correct {part.field}.columns in the pipeline file, compute the column with 'expr', or name the zone of "
-        f"times without one in {part.field}.time_zone",
+        hint=f"correct {part.field}.columns in the pipeline file, or {repair}",
     )
 
 
