@@ -11,7 +11,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from statelib.spark.dataframe.options import snapshot_of
 from tests.integration.shop import environment, open_shop, sales
-from tests.integration.shop_cli import refused, said
+from tests.integration.shop_cli import call, refused, said
 from tests.support.worlds import checkpoint_of
 
 
@@ -55,6 +55,16 @@ def test_a_pipeline_without_head_or_checkpoints_is_an_error(shop: Deployment) ->
     assert "pipeline 'none' is neither in the catalog nor in" in refused(shop, "inspect", "none/head")
     assert "pipeline 'none' is neither in the catalog nor in" in refused(shop, "inspect", "none")
     assert "ids count per pipeline" in refused(shop, "inspect", "5")
+
+
+@pytest.mark.parametrize("word", ["head", "latest"])
+def test_the_state_of_a_renamed_pipeline_has_its_former_name_until_its_first_run(shop: Deployment, word: str) -> None:
+    file = Path(shop.pipelines_directory) / "sales.yaml"
+    file.write_text(file.read_text().replace("name: sales", "name: shops\nrenamed_from: [purchases, sales]"))
+    result = call(shop, "inspect", f"shops/{word}")
+    assert (result.exit_code, f"until its first run, its state is sales/{word}" in result.stderr) == (2, True)
+    checkpoint_of(shop, "shops", 2, sales(3))
+    said(shop, "inspect", f"shops/{word}")
 
 
 def test_commands_that_delete_accept_only_ids(shop: Deployment) -> None:

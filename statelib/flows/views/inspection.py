@@ -8,7 +8,7 @@ from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
+from statelib.model.ids import CheckpointId, PipelineName, is_pipeline_name, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 from statelib.savepoints.opened import Checkpoint
 
@@ -78,9 +78,21 @@ def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, C
         raise NotFoundError(
             f"{text}: pipeline {pipeline} has no {'head' if word == HEAD else 'completed checkpoint'}",
             kind="no-checkpoint",
-            hint=f"statelib checkpoints list -p {pipeline} --all shows what it has",
+            hint=f"statelib checkpoints list -p {pipeline} --all shows what it has"
+            f"{_former_name(deployment, pipeline, word)}",
         )
     return pipeline, number
+
+
+def _former_name(deployment: Deployment, pipeline: PipelineName, word: str) -> str:
+    """Return the end of a hint: how the state of a renamed pipeline is named before its first run. '' if no former name
+    has a head."""
+    catalog = deployment.catalog()
+    for file in deployment.pipelines():
+        for former in filter(is_pipeline_name, file.renamed_from if file.name == pipeline else ()):
+            if catalog.head(PipelineName(former)).head is not None:
+                return f"; until its first run, its state is {former}/{word}"
+    return ""
 
 
 def _as_of(deployment: Deployment, name: str, text: str) -> tuple[PipelineName, CheckpointId]:

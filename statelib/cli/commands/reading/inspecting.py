@@ -73,7 +73,9 @@ def export(
     with errors(as_json):
         if form not in (*LINE_FORMATS, "parquet"):
             raise InvalidRequestError(
-                f"format {form!r}: expected {', '.join(LINE_FORMATS)} or parquet", kind="bad-format"
+                f"format {form!r}: expected {', '.join(LINE_FORMATS)} or parquet",
+                kind="bad-format",
+                hint="for CSV, use statelib query CHECKPOINT \"COPY (SELECT * FROM STATE) TO 'state.csv'\"",
             )
         target = None if output is None else local_file(output, "--output")
         _check_output(form, target, everything, as_json)
