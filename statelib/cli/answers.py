@@ -50,7 +50,7 @@ ANSWERS = {
     "why": Answer(_names(Why)),
     "bootstrap": Answer(("directory", "entries")),
     "history": Answer(tuple(CHECKPOINT_HISTORY), many=True),
-    "restore": Answer(("plan", "applied", "head", "next")),
+    "restore": Answer(("plan", "applied", "head", "next", "command", "mend_again")),
     "mend": Answer(("plan", "states", "checkpoint")),
     "import-statestore": Answer(_RECORD),
     "checkpoints list": Answer((*_RECORD, "mends", "in_head_lineage", "gate"), many=True),

@@ -76,6 +76,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(untouched: Deployment) -> 
         assert re.search(words, output, re.MULTILINE), f"{words} is not in\n{output}"
     plan = json.loads(said(untouched, "restore", "sales", "sales/1", "--dry-run", "--json"))
     assert (plan["applied"], plan["head"], plan["next"]) == (False, None, REPLAY)
+    assert plan["command"] == "", "there are no intervals without a schedule"
     assert (plan["plan"]["abandoned"], plan["plan"]["aborts"]) == ([5], [6])
     assert sum(read["entries"] for read in plan["plan"]["reads"]) == plan["plan"]["entries"] == 12
     assert (head(untouched), states(untouched)) == before
@@ -89,6 +90,7 @@ def test_the_next_step_is_a_backfill_of_the_dag_that_applies_the_intervals(
     file.write_text(f'{file.read_text()}{group}schedule: {{cron: "@daily", start: 2013-01-01}}\n')
     plan = json.loads(said(shop, "restore", "sales", "1", "--dry-run", "--json"))
     assert plan["next"] == BACKFILL.format(dag)
+    assert (plan["command"], plan["mend_again"]) == ("statelib run sales --end 2013-01-03T00:00:00", [])
 
 
 def test_a_restore_moves_the_head_and_the_next_run_builds_on_it(shop: Deployment) -> None:

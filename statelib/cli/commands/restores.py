@@ -94,8 +94,10 @@ def restore(
                 present_plan = plan_restore(deployment, definition, source, parallelism, mode)
                 head = _apply(deployment, definition, plan, present_plan)
     next_step = _next_step(definition, plan)
+    command = _command_without_airflow(definition, plan)
     document = {"plan": json.loads(plan.to_json()), "applied": head is not None, "head": head, "next": next_step}
-    present(document, _result_view(definition, plan, head, next_step), as_json)
+    document |= {"command": command, "mend_again": plan.mend_again()}
+    present(document, _result_view(plan, head, next_step, command), as_json)
 
 
 def _apply(deployment: Deployment, definition: Pipeline, plan: RestorePlan, present_plan: RestorePlan) -> PipelineHead:
@@ -184,14 +186,13 @@ def _plan_view(plan: RestorePlan) -> Iterator[Block]:
     yield TextTable("Subtasks", columns, rows)
 
 
-def _result_view(pipeline: Pipeline, plan: RestorePlan, head: PipelineHead | None, next_step: str) -> Iterator[Block]:
+def _result_view(plan: RestorePlan, head: PipelineHead | None, next_step: str, command: str) -> Iterator[Block]:
     yield Line()
     if head is None:
         yield Note("dry run: nothing was changed")
     else:
         yield Line(f"the head of {plan.pipeline} is {plan.pipeline}/{head.head}, generation {head.generation}")
     yield Line(f"next: {next_step}")
-    command = _command_without_airflow(pipeline, plan)
     if command:
         yield Line(f"or:   {command}")
     for again in plan.mend_again():
