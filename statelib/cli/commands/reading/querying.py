@@ -38,7 +38,8 @@ def query(
     """Answer a question in SQL from the states of a snapshot, also of one that Flink wrote.
 
     Each state is a table of its name, with a column for each key column and for each field; averages and the like are
-    numbers. Each output is a table of the rows that the run of the checkpoint emitted. Only the tables that the
+    numbers. Where the names of the key columns are unknown, as in Flink's snapshots, they are `key`, or `key_1` and so
+    on. Each output is a table of the rows that the run of the checkpoint emitted. Only the tables that the
     statement names are read. Files can be read and written, too:
     COPY (SELECT ...) TO 'result.parquet'."""
     with errors(as_json):
