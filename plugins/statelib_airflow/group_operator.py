@@ -30,7 +30,8 @@ class GroupCheckpointOperator(StatelibSparkOperator):
     begin, one Spark job for all, then check, register and publish.
 
     A pipeline that fails does not stop the others. The task then fails at the end and names those that failed, and a
-    retry runs only these. After the final failure their checkpoints are aborted. It returns ``id``, ``bytes``, ``keys``
+    retry runs only these. After the final failure their checkpoints are aborted. A pipeline that has nothing to apply
+    does not update its asset; if none has, the task is skipped. It returns ``id``, ``bytes``, ``keys``
     and ``duration_ms`` of each checkpoint by pipeline. ``pipelines``: their names, or the paths of their files."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipelines")
@@ -54,6 +55,15 @@ class GroupCheckpointOperator(StatelibSparkOperator):
             raise
         if errors:
             self._fail(begun, errors, context)
+        if not facts:
+            raise AirflowSkipException(f"no pipeline of group {self.group} has anything to apply")
+        # Airflow would update the assets of these, too, without an interval.
+        unchanged = [
+            steps.state_asset(self.statelib.pipeline(pipeline).name)
+            for pipeline in self.pipelines
+            if pipeline not in facts
+        ]
+        self.outlets = [outlet for outlet in self.outlets if outlet not in unchanged]
         return facts
 
     def _completed(

@@ -7,10 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelib.flows.checkpoint.steps import check, register
+from statelib.errors import ConflictError
+from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.mending.steps import begin_mend, plan_mend
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
+from statelib.model.moments import moment_of
 from statelib.quality.facts import CheckpointFacts
 from statelib.quality.gate import run_gate
 from tests.integration.gate_rotation import NAME, facts_of, few, guests, new_world, run_day
@@ -46,6 +48,20 @@ def test_a_correction_that_leaves_key_groups_empty_passes(deployment: Deployment
         register(deployment, deployment.pipeline(NAME), begun, report.report_uri)
     assert facts.manifest is not None
     assert sum(facts.manifest.statistics[0].entries) == len({0, 30, 31, 32}), "guests that are left"
+
+
+def test_a_correction_is_refused_while_a_run_is_under_way_but_not_after_its_deadline(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline(NAME)
+    pending = begin(deployment, pipeline, day(4), "a run that is killed").checkpoint_id
+    with pytest.raises(ConflictError) as caught:
+        plan_mend(deployment, pipeline, day(2))
+    deadline_ms = deployment.catalog().get(NAME, pending).deadline_ms
+    assert deadline_ms is not None
+    assert caught.value.kind == "checkpoint-pending"
+    assert moment_of(deadline_ms).isoformat() in caught.value.hint
+    with pytest.raises(ConflictError):
+        plan_mend(deployment, pipeline, day(2), clock=lambda: deadline_ms)
+    assert plan_mend(deployment, pipeline, day(2), clock=lambda: deadline_ms + 1).start_ms == day(2).start_ms
 
 
 def test_key_groups_without_new_entries_are_compared_with_the_base(deployment: Deployment, tmp_path: Path) -> None:

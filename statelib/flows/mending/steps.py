@@ -1,6 +1,6 @@
 """The steps of a correction: plan it, then begin its checkpoint. The further steps are those of any checkpoint."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from statelib.definition.checks.checkpoint.mendable import reasons_not_to_mend
 from statelib.definition.pipeline import Pipeline
@@ -13,7 +13,7 @@ from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.lifecycle.renaming import head_after_renaming
 from statelib.flows.mending.plan import MendPlan
 from statelib.flows.restore.continuation import continued_head
-from statelib.flows.wiring import Deployment
+from statelib.flows.wiring import Deployment, now_ms
 from statelib.functions.mending.kept_delta import interval_of_delta
 from statelib.model.checkpoint import DataInterval, SideDataRecord, SnapshotKind
 from statelib.model.handles import ByteStreamStateHandle
@@ -23,7 +23,9 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner, Pipe
 from statelib.savepoints.opened import Checkpoint
 
 
-def plan_mend(deployment: Deployment, pipeline: Pipeline, interval: DataInterval) -> MendPlan:
+def plan_mend(
+    deployment: Deployment, pipeline: Pipeline, interval: DataInterval, *, clock: Callable[[], int] = now_ms
+) -> MendPlan:
     """Return the plan of the correction of an interval. Nothing is changed.
 
     Raises:
@@ -42,7 +44,7 @@ def plan_mend(deployment: Deployment, pipeline: Pipeline, interval: DataInterval
     record = catalog.get(name, head.head)
     replay = _replay(name, interval, catalog.lineage(name, head.head))
     _check_definition(pipeline, replay)
-    _check_nothing_pending(name, catalog.list(name, (CheckpointState.PENDING,)), mend_key(interval, head.head))
+    _check_nothing_pending(name, catalog.list(name, (CheckpointState.PENDING,)), mend_key(interval, head.head), clock())
     continued = continued_head(deployment, pipeline, head)
     opened = deployment.open(record) if continued is None else continued.opened
     _check_same_states(pipeline, opened, replay)
@@ -143,16 +145,20 @@ def _check_definition(pipeline: Pipeline, replay: str) -> None:
         )
 
 
-def _check_nothing_pending(name: PipelineName, pending: Sequence[CheckpointRecord], key: str) -> None:
-    """Raise ConflictError (``checkpoint-pending``) if another checkpoint than one with this ``key`` is pending."""
-    others = [record for record in pending if record.kind is SnapshotKind.CHECKPOINT and record.key != key]
-    numbers = [str(record.checkpoint_id) for record in others]
-    if numbers:
-        raise ConflictError(
-            f"checkpoint {', '.join(numbers)} of {name} is under way: a correction would abort it",
-            kind="checkpoint-pending",
-            hint="mend the interval when the run has ended",
-        )
+def _check_nothing_pending(name: PipelineName, pending: Sequence[CheckpointRecord], key: str, time_ms: int) -> None:
+    """Raise ConflictError (``checkpoint-pending``) if another checkpoint than one with this ``key`` is pending, and its
+    deadline has not passed."""
+    for record in pending:
+        is_over = record.deadline_ms is not None and record.deadline_ms < time_ms
+        if record.kind is SnapshotKind.CHECKPOINT and record.key != key and not is_over:
+            ends = (
+                "" if record.deadline_ms is None else f", at the latest at {moment_of(record.deadline_ms).isoformat()}"
+            )
+            raise ConflictError(
+                f"checkpoint {record.checkpoint_id} of {name} is under way: a correction would abort it",
+                kind="checkpoint-pending",
+                hint=f"mend the interval when its run has ended{ends}; if the run was killed, run its interval again",
+            )
 
 
 def _check_same_states(pipeline: Pipeline, opened: Checkpoint, replay: str) -> None:

@@ -133,7 +133,7 @@ def _standing(deployment: Deployment, pipeline: Pipeline, name: str) -> TableSta
 def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterator[PublishedCommit]:
     """Publish to one table, oldest checkpoint first, until it has the state of the head. Yield the commits. A damaged
     checkpoint before the head is left out: the next commit has its changes, too."""
-    tries, readable, damaged = 0, True, set[CheckpointId]()
+    tries, tried, readable, damaged = 0, 0, True, set[CheckpointId]()
     while True:
         attempt = new_attempt()
         target = open_target(deployment, pipeline, name, attempt)
@@ -143,17 +143,18 @@ def _caught_up(deployment: Deployment, pipeline: Pipeline, name: str) -> Iterato
         if not missing:
             target.tidy()
             return
-        record = _next(deployment, pipeline, name, missing)
+        number, record = newest.number + 1 if newest else 1, _next(deployment, pipeline, name, missing)
         try:
             with _holding(deployment, record, followed if readable else None, f"publish:{attempt}") as base:
                 content, lost = _content(
                     deployment, pipeline, name, record, base=base, newest=newest, followed=followed, target=target
                 )
-                number, snapshot = newest.number + 1 if newest else 1, snapshot_hash(record.attempt)
+                snapshot = snapshot_hash(record.attempt)
                 commit = target.commit(Commit(number, record.checkpoint_id, record.interval, 0, snapshot), content)
-        except ConflictError as error:
-            tries += 1
-            if error.kind != COMMIT_TAKEN or tries == _TRIES:
+        except (ConflictError, InvalidRequestError) as error:
+            # Another publisher was faster, maybe for many commits; or retention has deleted what was listed.
+            tries, tried = tries + 1 if number == tried else 1, number
+            if error.kind not in (COMMIT_TAKEN, "not-completed") or tries == _TRIES:
                 raise
             continue
         except (CorruptStateError, NotFoundError) as error:
