@@ -71,12 +71,7 @@ def export(
     With --all, state that cannot be written as text does not end the export: it is listed, and the exit status is 1."""
     skipped: list[str] = []
     with errors(as_json):
-        if form not in (*LINE_FORMATS, "parquet"):
-            raise InvalidRequestError(
-                f"format {form!r}: expected {', '.join(LINE_FORMATS)} or parquet",
-                kind="bad-format",
-                hint="for CSV, use statelib query CHECKPOINT \"COPY (SELECT * FROM STATE) TO 'state.csv'\"",
-            )
+        _check_form(form)
         target = None if output is None else local_file(output, "--output")
         _check_output(form, target, everything, as_json)
         opened = open_snapshot(snapshot, moves_of(relocate), type_of(key_type))
@@ -94,6 +89,15 @@ def export(
     present(document, _export_view(files if form == "parquet" else [], missing), as_json)
     if skipped:
         raise typer.Exit(1)
+
+
+def _check_form(form: str) -> None:
+    if form not in (*LINE_FORMATS, "parquet"):
+        raise InvalidRequestError(
+            f"format {form!r}: expected {', '.join(LINE_FORMATS)} or parquet",
+            kind="bad-format",
+            hint="for CSV, use statelib query CHECKPOINT \"COPY (SELECT * FROM STATE) TO 'state.csv'\"",
+        )
 
 
 def _lines(opened: Checkpoint, state: str | None, form: str, skip: Skip | None) -> Iterator[str]:
