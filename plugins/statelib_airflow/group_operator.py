@@ -31,8 +31,8 @@ class GroupCheckpointOperator(StatelibSparkOperator):
 
     A pipeline that fails does not stop the others. The task then fails at the end and names those that failed, and a
     retry runs only these. After the final failure their checkpoints are aborted. A pipeline that has nothing to apply
-    does not update its asset; if none has, the task is skipped. It returns ``id``, ``bytes``, ``keys``
-    and ``duration_ms`` of each checkpoint by pipeline. ``pipelines``: their names, or the paths of their files."""
+    does not update its asset; if none has, the task is skipped. It returns ``id``, ``bytes``, ``keys`` and
+    ``duration_ms`` of each checkpoint by pipeline. ``pipelines``: their names, or the paths of their files."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipelines")
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.aggregates.finished import finished
 from statelib.definition.frame_columns import FrameColumn
+from statelib.serializers.columns.arrow import field_of_elements
 
 
 def framed(table: pa.Table, columns: Sequence[FrameColumn]) -> pa.Table:
@@ -29,8 +29,4 @@ def _field(values: pa.Array | pa.ChunkedArray, index: int) -> pa.Array | pa.Chun
     """Return a field of the structs, or of the structs in the lists."""
     if not pa.types.is_list(values.type):
         return pc.struct_field(values, [index])
-    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    lists = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    elements = pc.struct_field(lists.flatten(), [index])
-    return pa.ListArray.from_arrays(pa.array(offsets), elements, mask=lists.is_null())
+    return field_of_elements(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values, index)

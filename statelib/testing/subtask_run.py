@@ -3,6 +3,7 @@
 Like ``local_run`` it needs no Spark, no Airflow and no catalog, but it uses real storage, strategies and restores.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +43,7 @@ class SubtaskRun:
         self._chain = CheckpointChain(root / "storage")
         self._number = 0
         self._watermark_ms = -(2**63)
-        self.late: dict[str, int] = {}
+        self.late = Counter[str]()
         self._subtasks = self._restored((), backend, parallelism)
 
     def apply(self, events: pa.Table, end_ms: int) -> None:
@@ -76,8 +77,7 @@ class SubtaskRun:
 
     def close(self) -> None:
         for subtask in self._subtasks:
-            for state, events in subtask.late.items():
-                self.late[state] = self.late.get(state, 0) + events
+            self.late.update(subtask.late)
             subtask.backend.close()
 
     def _snapshot(self, backend: KeyedStateBackend, strategy: str, subtask: int) -> SnapshotResult:

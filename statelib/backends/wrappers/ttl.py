@@ -25,6 +25,7 @@ from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.ttl import TtlConfig, TtlUpdate
 from statelib.model.types import Ttl
+from statelib.serializers.columns.arrow import field_of_elements
 from statelib.serializers.columns.cursors import read_unsigned, require
 from statelib.serializers.columns.elements import separated
 from statelib.serializers.containers.ttl import TIMESTAMP_BYTES
@@ -222,8 +223,7 @@ def plain_values(descriptor: StateDescriptor, values: pa.Array) -> pa.Array:
         return values
     if descriptor.kind is not StateKind.LIST:
         return values.flatten()[1]
-    elements, owners = _elements(values)
-    return _lists(elements.field(1), owners, values)
+    return field_of_elements(values, 1)
 
 
 def _plain(descriptor: StateDescriptor) -> StateDescriptor:

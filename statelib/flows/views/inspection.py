@@ -6,9 +6,10 @@ from datetime import UTC
 
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.lifecycle.renaming import former_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.model.ids import CheckpointId, PipelineName, is_pipeline_name, pipeline_name
+from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 from statelib.savepoints.opened import Checkpoint
 
@@ -85,14 +86,11 @@ def named_checkpoint(deployment: Deployment, text: str) -> tuple[PipelineName, C
 
 
 def _former_name(deployment: Deployment, pipeline: PipelineName, word: str) -> str:
-    """Return the end of a hint: how the state of a renamed pipeline is named before its first run. '' if no former name
-    has a head."""
-    catalog = deployment.catalog()
-    for file in deployment.pipelines():
-        for former in filter(is_pipeline_name, file.renamed_from if file.name == pipeline else ()):
-            if catalog.head(PipelineName(former)).head is not None:
-                return f"; until its first run, its state is {former}/{word}"
-    return ""
+    """Return the end of a hint: how the state of a renamed pipeline is named before its first run. '' if its first run
+    takes over no state."""
+    file = next((file for file in deployment.pipelines() if file.name == pipeline), None)
+    former = former_head(deployment, file) if file else None
+    return f"; until its first run, its state is {former.pipeline}/{word}" if former else ""
 
 
 def _as_of(deployment: Deployment, name: str, text: str) -> tuple[PipelineName, CheckpointId]:

@@ -271,3 +271,11 @@ def map_column(offsets: Offsets, keys: pa.Array, items: pa.Array, arrow_type: pa
             hint="statelib export --format typed-jsonl shows every value",
         )
     return pa.MapArray.from_arrays(pa.array(small_offsets(offsets, what)), keys, items, type=arrow_type)
+
+
+def field_of_elements(lists: pa.ListArray, index: int) -> pa.ListArray:
+    """Return the lists with a field of each of their elements, which are structs, in place of the elements."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    elements = pc.struct_field(lists.flatten(), [index])
+    return pa.ListArray.from_arrays(pa.array(offsets), elements, mask=lists.is_null())
