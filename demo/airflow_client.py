@@ -130,7 +130,7 @@ class AirflowClient:
         """Return the stack trace of each DAG file that Airflow could not import."""
         return [error["stack_trace"] for error in self.call("GET", "/importErrors")["import_errors"]]
 
-    def wait_for_dags(self, wanted: set[str], patience_s: float = 120.0) -> None:
+    def wait_for_dags(self, wanted: set[str], patience_s: float = 300.0) -> None:
         """Return once Airflow has read all the ``wanted`` DAGs. Raises AirflowRequestError when that takes too long."""
         deadline = time.monotonic() + patience_s
         while missing := wanted - self.dag_ids():
@@ -195,7 +195,7 @@ class AirflowClient:
                 return made
         raise AirflowRequestError(f"{method} {path}: Airflow's database stayed locked", HTTPStatus.SERVICE_UNAVAILABLE)
 
-    def wait_for_backfills(self, dag_id: str, patience_s: float = 90.0) -> None:
+    def wait_for_backfills(self, dag_id: str, patience_s: float = 300.0) -> None:
         """Return once no backfill of the DAG is open. Airflow allows one open backfill per DAG, and closes it up to 30
         s after its last run. Raises AirflowRequestError when that takes too long."""
         deadline = time.monotonic() + patience_s

@@ -77,7 +77,7 @@ def airflow(
     places: Places,
     ports: Ports,
     components: Sequence[str] = COMPONENTS,
-    patience_s: float = 120.0,
+    patience_s: float = 420.0,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[RunningAirflow]:
     """Start the components of a migrated Airflow, and stop them when the block ends. ``settings``: further variables of
