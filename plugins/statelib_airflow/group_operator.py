@@ -89,17 +89,14 @@ class GroupCheckpointOperator(StatelibSparkOperator):
         begun = {}
         for pipeline in self.pipelines:
             try:
-                each = steps.begin_checkpoint(self.statelib, pipeline, context, assume_ready=self.assume_ready)
+                begun[pipeline] = steps.begin_checkpoint(
+                    self.statelib, pipeline, context, assume_ready=self.assume_ready
+                )
             except AirflowSkipException as skipped:
                 self.log.info("%s: %s", pipeline, skipped)
-                continue
             except Exception as error:
                 self.log.exception("%s failed", pipeline)
                 errors[pipeline] = error
-                continue
-            if each is None:
-                raise AirflowException("a run before this one is under way: set max_active_runs=1 on the DAG")
-            begun[pipeline] = each
         new = {pipeline: each for pipeline, each in begun.items() if not each.already_completed}
         ids = {self.statelib.pipeline(pipeline).name: int(each.checkpoint_id) for pipeline, each in new.items()}
         context["ti"].xcom_push(BEGUN, ids)

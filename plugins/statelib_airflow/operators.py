@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
 from airflow.sdk import BaseOperator
 
 from statelib_airflow.hooks import StatelibHook, is_path
@@ -101,7 +101,8 @@ class CheckpointOperator(StatelibSparkOperator):
     supersedes the one of the try before, whose driver may go on in the cluster but can publish nothing that counts, and
     an interval that the state holds is not applied again. Give the DAG a timetable with data intervals
     (CronDataIntervalTimetable) and ``max_active_runs=1``. Events that are not complete, as ``ready`` of a source in the
-    pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``."""
+    pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``. An interval
+    that an update of an asset or a form names, and that is not over, fails the try, too."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline")
 
@@ -115,10 +116,7 @@ class CheckpointOperator(StatelibSparkOperator):
     updates_asset = True
 
     def begin(self, context: "Context") -> "Begun":
-        begun = steps.begin_checkpoint(self.statelib, self.pipeline, context, assume_ready=self.assume_ready)
-        if begun is None:
-            raise AirflowException("a run before this one is under way: set max_active_runs=1 on the DAG")
-        return begun
+        return steps.begin_checkpoint(self.statelib, self.pipeline, context, assume_ready=self.assume_ready)
 
     def execute(self, context: "Context") -> Any:
         hook = self.statelib
@@ -198,7 +196,8 @@ class MendOperator(CheckpointOperator):
 class RestoreOperator(StatelibSparkOperator):
     """An operator that restores a pipeline's state to ``checkpoint`` (an id, or an absolute path or URI): plan, prove
     with Spark that it restores (unless ``rehearse`` is off), make it the head. Returns the head. It holds the
-    checkpoint while it works, against retention and gc; a retry plans anew."""
+    checkpoint while it works, against retention and gc. A retry plans anew, but changes nothing if a try before has
+    restored; a task that a person clears restores again."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline", "checkpoint", "parallelism")
 
@@ -222,7 +221,8 @@ class RestoreOperator(StatelibSparkOperator):
     def execute(self, context: "Context") -> Any:
         hook = self.statelib
         wanted = int(self.parallelism) if self.parallelism not in (None, "", "None") else None
-        request = steps.RestoreRequest(str(self.checkpoint), self.claim_mode, wanted, self.allow_non_restored_state)
+        mode, allowed = self.claim_mode, self.allow_non_restored_state
+        request = steps.RestoreRequest(str(self.checkpoint), runs.wish_key(context), mode, wanted, allowed)
         plan = steps.plan_restore(hook, self.pipeline, request, context)
         try:
             if self.rehearse:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, update
 
-from statelib.catalog.commit import admission, gate, holdings, leases
+from statelib.catalog.commit import admission, gate, holdings, leases, restoring
 from statelib.catalog.commit.cleanup import Cleanup
 from statelib.catalog.commit.rebuilding import Rebuilding
 from statelib.catalog.commit.suspension import Suspension
@@ -22,7 +22,7 @@ from statelib.catalog.tables.schema import CHECKPOINT, LEASE
 from statelib.catalog.views.browsing import Browsing
 from statelib.catalog.views.history import History
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before, is_committed
-from statelib.errors import ConflictError, InvalidRequestError, RetryableError
+from statelib.errors import ConflictError, RetryableError
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
@@ -30,8 +30,6 @@ from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointStat
 
 Records = list[CheckpointRecord]
 Locate = Callable[[CheckpointId], str]
-_SUSPEND = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
-_BOTH = (SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT)
 
 
 class Catalog:
@@ -246,29 +244,19 @@ class Catalog:
         *,
         claim: bool = False,
         instead_of: CheckpointId | None = None,
+        key: str = "",
     ) -> PipelineHead:
-        """Make a COMPLETED checkpoint or savepoint the pipeline's head, in a new generation.
+        """Make a COMPLETED checkpoint or savepoint the pipeline's head, in a new generation, and return the head.
 
         Takes a new epoch and aborts what is pending. ``parallelism`` None keeps the present value. ``claim``: the
         system owns the files from now on, and retention may delete them. ``instead_of``: the only head to replace, or
-        ``NO_HEAD``. Raises NotFoundError, InvalidRequestError (``not-completed``), ConflictError (``plan-changed``).
+        ``NO_HEAD``. ``key``: if a restore with this key was done before, nothing changes, whatever came after it.
+        Raises NotFoundError, InvalidRequestError (``not-completed``), ConflictError (``plan-changed``).
         """
         leases.check_parallelism(parallelism)
-        now_ms = self._clock()
+        wish = restoring.Restore(checkpoint_id, parallelism, owner, claim, instead_of, key)
         with self._transaction("restore") as connection:
-            leases.check_replaced(leases.lock(connection, pipeline, now_ms), instead_of, checkpoint_id)
-            record = queries.record(connection, pipeline, checkpoint_id)
-            if record.state is not CheckpointState.COMPLETED:
-                raise InvalidRequestError(
-                    f"checkpoint {pipeline}/{checkpoint_id} is {described(record)}: expected a COMPLETED one",
-                    kind="not-completed",
-                )
-            leases.take_epoch(connection, pipeline, owner, now_ms)
-            reason = f"superseded by the restore of {checkpoint_id} by {owner}"
-            leases.supersede(connection, pipeline, _SUSPEND, reason, _BOTH)
-            if claim:
-                holdings.claim(connection, pipeline, checkpoint_id)
-            return leases.restore_head(connection, pipeline, checkpoint_id, parallelism)
+            return restoring.restore(connection, pipeline, wish, self._clock())
 
     def import_savepoint(
         self,

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Engine, inspect, text
 from statelib.catalog.engine import check_whole, shown, transaction
 from statelib.errors import InvalidRequestError, UnsupportedError
 
-REVISION = "0008"
+REVISION = "0009"
 """The newest migration; a test holds it equal to the newest file in ``migrations/versions``."""
-_REVISIONS = ("0007", REVISION)
+_REVISIONS = ("0007", "0008", REVISION)
 """All released revisions, oldest first."""
 _LOCK = 0x57A7E11B
 _HAS_VERSION = text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'")

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine.default import DefaultDialect
 
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.commit.leases import NO_HEAD
+from statelib.catalog.commit.restoring import NO_HEAD
 from statelib.catalog.tables.schema import ATTEMPT, FILE, REF
 from statelib.coordinator.invariants import history_violations
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
@@ -225,6 +225,21 @@ def test_a_restore_that_names_the_head_it_replaces_is_refused_after_that_moved_o
         assert head.head == first.checkpoint_id, "it may be repeated after a lost answer"
     with pytest.raises(ConflictError, match="was checkpoint None"):
         catalog.restore(PIPE, third.checkpoint_id, None, "operator", instead_of=CheckpointId(NO_HEAD))
+
+
+def test_a_restore_with_a_key_is_done_once_whatever_came_after_it(catalog: Catalog):
+    first, second = (complete(catalog, n) for n in range(2))
+    wanted = {"instead_of": second.checkpoint_id, "key": "back/1"}
+    assert catalog.restore(PIPE, first.checkpoint_id, 4, "operator", **wanted).generation == 1
+    replayed, pending = complete(catalog, 1), catalog.begin(request(2), locate)
+    head = catalog.restore(PIPE, first.checkpoint_id, 4, "operator", **wanted)
+    assert (head.head, head.generation, head.epoch) == (replayed.checkpoint_id, 1, pending.epoch)
+    assert catalog.get(PIPE, pending.checkpoint_id).state is CheckpointState.PENDING
+    assert catalog.restore(PIPE, second.checkpoint_id, None, "somebody", key="back/2").generation == 2
+    assert catalog.restore(PIPE, first.checkpoint_id, 4, "operator", **wanted).head == second.checkpoint_id
+    for generation in (3, 4):
+        head = catalog.restore(PIPE, first.checkpoint_id, None, "operator")
+        assert (head.head, head.generation) == (first.checkpoint_id, generation), "without a key it is done each time"
 
 
 def test_only_completed_checkpoints_can_be_restored(catalog: Catalog):

@@ -78,7 +78,7 @@ def test_a_catalog_of_the_first_schema_is_migrated(url: str, monkeypatch: pytest
     with create_engine(url).begin() as connection:
         names = list(connection.execute(text("SELECT * FROM checkpoint_history")).keys())
         assert "mended_start" not in names
-    with pytest.raises(InvalidRequestError, match="expected schema 0008, found 0007"):
+    with pytest.raises(InvalidRequestError, match="expected schema 0009, found 0007"):
         complete(Catalog(url, catalog_kit.clock), 0)
     old.migrate()
     complete(old, 0)

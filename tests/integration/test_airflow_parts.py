@@ -199,9 +199,9 @@ def test_a_failed_restore_releases_its_checkpoint(
     submit.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", try_number=1, max_tries=0)
-    context: Any = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance}
     operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", name="sales")
+    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", try_number=1, max_tries=0, task=operator)
+    context: Any = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance}
     with pytest.raises(AirflowException, match=re.escape("held: [(2,)]")):
         operator.execute(context)
     sales = PipelineName("sales")

@@ -1,7 +1,8 @@
-"""The task of the restore DAG that moves the head, in this process, with real checkpoints and without a scheduler."""
+"""The tasks that move the head, in this process, with real checkpoints and without a scheduler."""
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,3 +33,54 @@ def test_a_plan_that_was_approved_is_refused_after_the_head_moved(
         restore_tasks.switch.function("sales", plan)
     context["params"]["approval"] = False
     assert restore_tasks.switch.function("sales", plan)["head"] == 2, "nobody has seen a plan"
+
+
+def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first try of the task moves the head and dies. A run goes on from there before the next try."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    from statelib_airflow.dags import restore_tasks
+    from statelib_airflow.hooks import StatelibHook
+
+    own = open_shop(tmp_path / "own")
+    for name, value in environment(own).items():
+        monkeypatch.setenv(name, value)
+    params = {"approval": False, "replay": False, "checkpoint": "2", "claim_mode": "NO_CLAIM", "parallelism": None}
+    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="plan", try_number=1, max_tries=1)
+    context = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance, "params": params}
+    params["allow_non_restored_state"] = False
+    monkeypatch.setattr(restore_tasks, "get_current_context", lambda: context)
+    monkeypatch.setattr(restore_tasks, "hook_of_run", StatelibHook)
+    plan = restore_tasks.plan.function("sales")["plan"]
+    instance.task_id = "switch"
+    assert restore_tasks.switch.function("sales", plan)["head"] == 2
+    replayed = checkpoint_of(own, "sales", 3, sales(6))
+    instance.try_number = 2
+    assert restore_tasks.switch.function("sales", plan)["head"] == replayed
+    instance.task_id, instance.try_number = "plan", 2
+    cleared = restore_tasks.plan.function("sales")["plan"]
+    assert restore_tasks.switch.function("sales", cleared)["head"] == 2, "another plan is another restore"
+
+
+def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    from statelib_airflow.operators import RestoreOperator
+
+    own = open_shop(tmp_path / "own")
+    for name, value in environment(own).items():
+        monkeypatch.setenv(name, value)
+
+    def restored(try_number: int, max_tries: int) -> Any:
+        operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", rehearse=False, retries=1)
+        tries = {"try_number": try_number, "max_tries": max_tries}
+        instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", task=operator, **tries)
+        context: Any = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance}
+        return operator.execute(context)["head"]
+
+    assert restored(1, 1) == 2
+    replayed = checkpoint_of(own, "sales", 3, sales(6))
+    assert restored(2, 1) == replayed
+    assert restored(3, 3) == 2, "Airflow raises max_tries when a person clears the task"

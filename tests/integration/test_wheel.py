@@ -27,6 +27,7 @@ HELD = {
     "statelib/cli/spark-log4j2.properties",
     "statelib/catalog/migrations/env.py",
     "statelib/catalog/migrations/versions/v0008_mended_interval.py",
+    "statelib/catalog/migrations/versions/v0009_restore_keys.py",
     "statelib/testing/suites/backend.py",
     "statelib_airflow/operators.py",
     "statelib_airflow/page/dist/index.html",

@@ -1,5 +1,6 @@
 """The tasks of the checkpoint and savepoint DAGs. Each reads the run's context and runs one step."""
 
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ CHECKPOINT_ID = "checkpoint_id"
 """The XCom key of the id that ``begin`` allocated, or of the completed checkpoint that it found."""
 CHECKPOINT_ID_TEMPLATE = "{{ ti.xcom_pull(task_ids='begin', key='checkpoint_id') }}"
 LOOKS_AGAIN_S = 15.0
+log = logging.getLogger(__name__)
 
 
 class BeginOperator(BaseSensorOperator):
@@ -24,7 +26,8 @@ class BeginOperator(BaseSensorOperator):
     already, and so are the tasks after it, except those that still have to publish or to send the event.
 
     It waits, without a worker's slot, while an earlier run is under way. So a backfill is applied in order, even if
-    Airflow starts many of its runs at once."""
+    Airflow starts many of its runs at once. It waits, too, for the end of the interval that an update of an asset or
+    the form names: otherwise the later events of the interval would never be applied."""
 
     template_fields: Sequence[str] = ("pipeline_file",)
 
@@ -34,8 +37,10 @@ class BeginOperator(BaseSensorOperator):
         self.pipeline_file = pipeline_file
 
     def poke(self, context: "Context") -> bool:
-        begun = steps.begin_checkpoint(hook_of_run(), self.pipeline_file, context, assume_ready=True)
-        if begun is None:
+        try:
+            begun = steps.begin_checkpoint(hook_of_run(), self.pipeline_file, context, assume_ready=True)
+        except steps.NotYetError as reason:
+            log.info("waiting: %s", reason)
             return False
         context["ti"].xcom_push(CHECKPOINT_ID, int(begun.checkpoint_id))
         if begun.already_completed:

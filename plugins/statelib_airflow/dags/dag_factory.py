@@ -353,7 +353,7 @@ result from storage, `register` is the commit point. `abort` aborts an unfinishe
 The last of both updates the asset of the state.
 A run that an update of an asset started applies the interval that the update names or, without one, the time from the
 end of the state to the update. A run that is started by hand applies the interval of its params, or that of its logical
-date if the schedule has a cron.
+date if the schedule has a cron. If that interval is not over, `begin` waits for its end.
 Clearing a run is safe: an interval that the state has already is not applied again. A backfill is applied in
 order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
 """

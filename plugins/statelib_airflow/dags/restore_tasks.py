@@ -13,7 +13,7 @@ from statelib.model.moments import epoch_ms
 from statelib_airflow import airflow_internals
 from statelib_airflow.airflow_internals import PastRun
 from statelib_airflow.hooks import hook_of_run
-from statelib_airflow.runtime import steps
+from statelib_airflow.runtime import runs, steps
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 @task(task_id="plan", multiple_outputs=True)
 def plan(pipeline_file: str) -> dict[str, Any]:
-    """Plan the restore of the run's params. Return the plan and the arguments of the rehearsal."""
+    """Plan the restore of the run's params. Return the plan and the arguments of the rehearsal. The task switch carries
+    the plan out once, however often it is repeated; if this task is repeated, there is another plan."""
     context = get_current_context()
     params = context["params"]
     if params["replay"]:
         _check_replay(hook_of_run().pipeline(pipeline_file))
-    request = steps.RestoreRequest(
-        params["checkpoint"], params["claim_mode"], params["parallelism"], params["allow_non_restored_state"]
-    )
+    wanted = (params["claim_mode"], params["parallelism"], params["allow_non_restored_state"])
+    request = steps.RestoreRequest(params["checkpoint"], runs.owner(context), *wanted)
     planned = steps.plan_restore(hook_of_run(), pipeline_file, request, context)
     if params["replay"] and planned.replay_from_ms is None:
         raise AirflowFailException(f"{planned.directory} does not say where its events end: replay by a backfill")

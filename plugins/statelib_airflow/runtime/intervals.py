@@ -42,6 +42,25 @@ def interval_of_run(hook: StatelibHook, pipeline: "Pipeline", context: "Context"
         return interval_of_updates(hook.deployment(), pipeline, updates)
 
 
+def is_over(pipeline: "Pipeline", interval: "DataInterval", context: "Context") -> bool:
+    """Return whether the run's interval is over. That of a timetable is, by Airflow's clock, which may be ahead."""
+    from statelib.flows.checkpoint import next_intervals
+
+    end = context["dag_run"].data_interval_end
+    by_timetable = end is not None and epoch_ms(end) == interval.end_ms
+    return by_timetable or next_intervals.is_over(pipeline, [interval])
+
+
+def not_over(interval: "DataInterval") -> str:
+    """Return why the run cannot begin before the interval is over."""
+    from statelib.definition.source.parts import range_text
+
+    return (
+        f"the interval {range_text(interval)} is not over: its later events would never be applied. If its events are "
+        "complete, `statelib run --assume-ready` applies it now"
+    )
+
+
 def _check_in_schedule(pipeline: "Pipeline", updates: "Sequence[AssetUpdate]") -> None:
     """Log the intervals that are not applied because they are outside of the schedule. Raise AirflowSkipException if
     there are no others."""

@@ -20,6 +20,12 @@ def task_key(context: "Context") -> str:
     return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}{mapped}"
 
 
+def wish_key(context: "Context") -> str:
+    """Return a key of this task of the run that all tries have up to the next time that a person clears the task."""
+    instance = context["ti"]
+    return f"{task_key(context)}/{instance.max_tries - instance.task.retries}"
+
+
 def owner(context: "Context") -> str:
     """Return the name of this try of the task, under which it holds the pipeline in the catalog."""
     instance = context["ti"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
 from airflow.sdk import Asset
 
 from statelib_airflow.airflow_internals import asset_was_updated
@@ -58,23 +58,26 @@ def was_updated(uri: str, since_ms: int) -> bool:
     return asset_was_updated(asset_of(uri).uri, moment_of(since_ms).isoformat())
 
 
-def begin_checkpoint(
-    hook: StatelibHook, pipeline: str, context: "Context", *, assume_ready: bool = False
-) -> "Begun | None":
-    """Allocate the checkpoint of the run's data interval, or find the completed one of this interval.
+class NotYetError(AirflowException):
+    """The run cannot begin its checkpoint yet. A later try can."""
 
-    Return None while an earlier run is under way: two runs that begin at once would supersede each other, or the later
-    one would find the events of the earlier one missing. ``assume_ready``: an earlier task has waited for the
-    interval's events."""
+
+def begin_checkpoint(hook: StatelibHook, pipeline: str, context: "Context", *, assume_ready: bool = False) -> "Begun":
+    """Allocate the checkpoint of the run's data interval, or find the completed one of this interval. ``assume_ready``:
+    an earlier task has waited for the interval's events.
+
+    Raise NotYetError while an earlier run is under way: two runs that begin at once would supersede each other, or the
+    later one would find the events of the earlier one missing. So too while the interval is not over."""
     from statelib.flows.checkpoint.steps import begin
 
     loaded = hook.pipeline(pipeline)
     if runs.earlier_is_running(context):
-        log.info("waiting for the runs before this one")
-        return None
+        raise NotYetError("a run before this one is under way: max_active_runs=1 lets no run start before it ends")
     interval = intervals.interval_of_run(hook, loaded, context)
     if interval is None:
         return _head_of(hook, loaded.name)
+    if not intervals.is_over(loaded, interval, context):
+        raise NotYetError(intervals.not_over(interval))
     with failing_fast(), observing.aborted(hook, loaded.name):
         owner = runs.owner(context)
         begun = begin(hook.deployment(), loaded, interval, owner, assume_ready=assume_ready, was_updated=was_updated)
@@ -307,10 +310,11 @@ def failure_of(failed: list[str]) -> "CheckpointFailureReason":
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """A wish to restore a checkpoint. ``checkpoint``: an id or an absolute path; ``parallelism``: None keeps the
-    present one."""
+    """A wish to restore a checkpoint. ``checkpoint``: an id or an absolute path; ``key``: the idempotency key, with
+    which it is restored once; ``parallelism``: None keeps the present one."""
 
     checkpoint: str
+    key: str
     claim_mode: str = "NO_CLAIM"
     parallelism: int | None = None
     allow_non_restored_state: bool = False
@@ -333,7 +337,8 @@ def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, con
         loaded = loaded.allowing_non_restored_state()
     with failing_fast():
         deployment = hook.deployment()
-        planned = plan(deployment, loaded, request.checkpoint, request.parallelism, ClaimMode(request.claim_mode))
+        mode, key = ClaimMode(request.claim_mode), request.key
+        planned = plan(deployment, loaded, request.checkpoint, request.parallelism, mode, key=key)
         hold_source(deployment, planned, runs.run_id(context))
     log.info("%s", planned.describe())
     return planned
@@ -350,8 +355,8 @@ def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None
 def switch(
     hook: StatelibHook, pipeline: str, plan: "RestorePlan", context: "Context", *, approved: bool = False
 ) -> dict[str, int | None]:
-    """Make the planned checkpoint the head of the pipeline. Return the head. ``approved``: a person has agreed to the
-    plan, so that it is refused if the pipeline has moved on since."""
+    """Make the planned checkpoint the head of the pipeline, unless a try before has done so. Return the head.
+    ``approved``: a person has agreed to the plan, so that it is refused if the pipeline has moved on since."""
     from statelib.flows.restore.steps import apply_restore
 
     loaded = hook.pipeline(pipeline)

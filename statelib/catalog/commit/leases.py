@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select, text, update
 from statelib.catalog.tables.rows import to_head
 from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, LEASE, REF
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
-from statelib.errors import ConflictError, InvalidRequestError
+from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName, issued_number
@@ -22,9 +22,6 @@ _INSERT = text(
     "INSERT INTO lease (pipeline, epoch, next_id, generation, owner, heartbeat_at_ms) "
     "VALUES (:pipeline, 0, 1, 0, '', :now_ms) ON CONFLICT (pipeline) DO NOTHING"
 )
-
-NO_HEAD = 0
-"""The number that stands for the head of a pipeline without one."""
 
 
 @dataclass(frozen=True)
@@ -81,31 +78,6 @@ def check_parallelism(parallelism: int | None) -> None:
     """Raise InvalidRequestError (``bad-parallelism``) unless the number is one of at least 1 subtask, or None."""
     if parallelism is not None and parallelism < 1:
         raise InvalidRequestError(f"parallelism {parallelism}: expected 1 or more", kind="bad-parallelism")
-
-
-def check_replaced(head: PipelineHead, expected: CheckpointId | None, new: CheckpointId) -> None:
-    """Raise ConflictError (``plan-changed``) if the head is neither the ``expected`` one, which None leaves open, nor
-    the ``new`` one already, as after a restore that is repeated."""
-    if expected is not None and (head.head or NO_HEAD) not in (expected, new):
-        raise ConflictError(
-            f"pipeline {head.pipeline} moved on: its head was checkpoint {expected or None} when the restore was"
-            f" planned, and is {head.head} now; nothing was changed",
-            kind="plan-changed",
-            hint="plan the restore again",
-        )
-
-
-def restore_head(
-    connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, parallelism: int | None
-) -> PipelineHead:
-    """Make ``checkpoint_id`` the pipeline's head in a new generation. ``parallelism`` None keeps the present value."""
-    values = {"head": checkpoint_id, "generation": LEASE.c.generation + 1, **released()}
-    if parallelism is not None:
-        values["parallelism"] = parallelism
-    statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(values)
-    head = to_head(connection.execute(statement.returning(LEASE)).one())
-    issued_number(head.generation, pipeline, "generation")
-    return head
 
 
 def released() -> dict[str, object]:

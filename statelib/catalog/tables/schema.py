@@ -151,6 +151,18 @@ PIN = Table(
     ForeignKeyConstraint(["pipeline", "checkpoint_id"], ["checkpoint.pipeline", "checkpoint.checkpoint_id"]),
 )
 
+RESTORE = Table(
+    "restore",
+    METADATA,
+    # One row per restore that had a key. A repeated call with the key changes nothing.
+    Column("pipeline", Text, nullable=False),
+    Column("idempotency_key", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False),
+    Column("restored_at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("pipeline", "idempotency_key"),
+    ForeignKeyConstraint(["pipeline", "checkpoint_id"], ["checkpoint.pipeline", "checkpoint.checkpoint_id"]),
+)
+
 GC_LOG = Table(
     "gc_log",
     METADATA,

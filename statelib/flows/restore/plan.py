@@ -57,6 +57,7 @@ class RestorePlan:
         head: The head of the pipeline that the restore replaces; None if it has none.
         chosen_parallelism: The parallelism that overrides the pipeline file after the restore; None if none was
             chosen, so that nothing about it changes.
+        key: The idempotency key: a restore with this key is done once; '' if the plan is carried out at once.
     """
 
     pipeline: str
@@ -80,6 +81,7 @@ class RestorePlan:
     lost_corrections: tuple[int, ...] = ()
     head: int | None = None
     chosen_parallelism: int | None = None
+    key: str = ""
 
     def to_json(self) -> str:
         """Return the plan as JSON, for :meth:`from_json`."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.commit.leases import NO_HEAD
+from statelib.catalog.commit.restoring import NO_HEAD
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.flows.restore.adoption import adopt_snapshot, check_adoptable
@@ -66,9 +66,16 @@ def _completed(record: CheckpointRecord, directory: str = "") -> CheckpointRecor
 
 
 def plan_restore(
-    deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None, claim_mode: ClaimMode
+    deployment: Deployment,
+    pipeline: Pipeline,
+    checkpoint: str,
+    parallelism: int | None,
+    claim_mode: ClaimMode,
+    *,
+    key: str = "",
 ) -> RestorePlan:
     """Return the plan of a restore. Nothing is changed. State that the next run could not restore is refused here.
+    ``key``: restores that are planned with the same key are one restore, which :func:`apply_restore` does once.
 
     Raises NotFoundError, InvalidRequestError (``not-completed``, ``bad-parallelism``, ``backend-changed``,
     ``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``, ``other-pipeline``,
@@ -110,6 +117,7 @@ def plan_restore(
         lost_corrections=_lost_corrections(abandoned, position.interval if position else None),
         head=head.head,
         chosen_parallelism=parallelism,
+        key=key,
     )
 
 
@@ -169,7 +177,8 @@ def apply_restore(
     deployment: Deployment, pipeline: Pipeline, plan: RestorePlan, owner: str, *, approved: bool = False
 ) -> PipelineHead:
     """Make the plan's checkpoint the pipeline's head, from which the next run continues. Return the new head. It may be
-    repeated: a snapshot that was registered since it was planned is not registered again.
+    repeated: a snapshot that was registered since it was planned is not registered again, and a plan with a key that
+    was carried out changes nothing, so that runs since then stay.
 
     Raises as :meth:`~statelib.catalog.catalog.Catalog.restore`. ``approved``: a person has agreed to the plan, so that
     it is refused (``plan-changed``) if a run or a correction has moved the head since it was made."""
@@ -183,7 +192,7 @@ def apply_restore(
     claim = plan.claim_mode == ClaimMode.CLAIM
     replaced = CheckpointId(plan.head or NO_HEAD) if approved else None
     target = CheckpointId(checkpoint_id)
-    return catalog.restore(name, target, plan.chosen_parallelism, owner, claim=claim, instead_of=replaced)
+    return catalog.restore(name, target, plan.chosen_parallelism, owner, claim=claim, instead_of=replaced, key=plan.key)
 
 
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> list[CheckpointRecord]:

@@ -43,7 +43,7 @@ def test_the_newest_migration_is_the_one_that_the_code_requires():
 
 def test_a_catalog_that_was_never_migrated_is_refused_by_name(tmp_path: Path):
     _, catalog = made(tmp_path)
-    with pytest.raises(InvalidRequestError, match="expected schema 0008, found none") as refusal:
+    with pytest.raises(InvalidRequestError, match="expected schema 0009, found none") as refusal:
         catalog.list()
     assert (refusal.value.kind, refusal.value.hint) == ("catalog-not-migrated", "statelib catalog migrate")
     catalog.migrate()
