@@ -52,8 +52,9 @@ class Decay:
     def _faded(self, values: Doubles, last: Nanos, times: Nanos) -> Doubles:
         """Return each value after its decay from its own time in ``times`` to the time in ``last``: half of it is left
         per half-life. An infinite value stays infinite, also if its weight is rounded to 0."""
-        # The difference of two times may exceed a long, but not a double.
-        weights = np.exp2((times.astype(np.float64) - last) / self.half_life_ns)
+        # No time is later than its last one. Their difference may exceed a signed long, but not an unsigned one.
+        ages = last.view(np.uint64) - times.view(np.uint64)
+        weights = np.exp2(-(ages.astype(np.float64)) / self.half_life_ns)
         return np.asarray(np.multiply(values, weights, out=values.copy(), where=~np.isinf(values)), np.float64)
 
     def _accumulators(

@@ -170,7 +170,8 @@ AGGREGATES: dict[str, Aggregate] = {
 The aggregates by name.
 
 - ``count``: the number of events, or of non-null values of a column (0 if all are null).
-- ``sum``: a long or a double; for decimals a decimal of 38 digits and the same scale. An overflow is an error.
+- ``sum``: a long or a double; for decimals a decimal of 38 digits and the same scale. An overflow is an error, but a
+  double becomes infinite.
 - ``min``, ``max``: the least and the greatest value.
 - ``avg``: the sum and the count are stored.
 - ``first``, ``last``: the value of the first or last event in the order of the ``by`` columns. Events with equal ``by``

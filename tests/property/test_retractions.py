@@ -34,8 +34,8 @@ STATES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def pipeline(**changes: object) -> Pipeline:
-    columns = {"k": "string", "u": "string", "n": "long", "is_x": "boolean", "d": "decimal(10,2)"}
+def pipeline(n: str = "long", **changes: object) -> Pipeline:
+    columns = {"k": "string", "u": "string", "n": n, "is_x": "boolean", "d": "decimal(10,2)"}
     source = {"path": "{start}-{end}", "changes": "op", "columns": columns}
     document = {"name": "p", "source": source, "key": "k", "states": STATES, "backend": "heap"}
     return Pipeline.model_validate(document | changes)
@@ -126,6 +126,26 @@ def test_more_than_was_applied_is_not_taken_back() -> None:
         run.apply(table([(("a", "x", 1), RETRACTED), (("a", "x", 1), RETRACTED)]))
     assert caught.value.kind == "retracted-too-often"
     same(run, Counter([("a", "x", 1)]))
+
+
+@pytest.mark.parametrize("value", [{"agg": "sum", "of": "n"}, {"agg": "avg", "of": "n"}])
+@pytest.mark.parametrize("numbers", [[float("inf"), 1.0], [1.5e308, 1.5e308], [float("-inf"), float("inf")]])
+def test_nothing_is_taken_back_from_an_infinite_sum(value: dict[str, str], numbers: list[float]) -> None:
+    run = LocalRun(pipeline("double", states={"s": {"kind": "value", "fields": {"total": value}}}))
+
+    def apply(changes: list[int], of: list[float]) -> None:
+        rows = table([(("a", "x", None), change) for change in changes])
+        run.apply(rows.set_column(2, "n", pa.array(of, pa.float64())))
+
+    apply([APPLIED, APPLIED], [2.0, 3.0])
+    apply([RETRACTED], [3.0])
+    assert run.state("s") == {"a": {"total": 2.0 if value["agg"] == "sum" else {"sum": 2.0, "count": 1}}}
+    apply([APPLIED, APPLIED], numbers)
+    before = repr(run.state("s"))
+    with pytest.raises(InvalidRequestError, match=r"state s, field total: .* infinite or not a number") as caught:
+        apply([RETRACTED], numbers[:1])
+    assert caught.value.kind == "sum-not-finite"
+    assert repr(run.state("s")) == before
 
 
 def test_the_least_long_is_taken_back() -> None:

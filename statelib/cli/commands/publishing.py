@@ -70,7 +70,7 @@ def _view(commits: Sequence[PublishedCommit], tables: Sequence[TableStanding]) -
         rows = amount(commit.rows, "row")
         yield Line(f"{commit.table}: commit {commit.commit} has checkpoint {commit.checkpoint_id}, {rows} written")
         for lost in commit.lost:
-            yield Note(f"{commit.table}: checkpoint {lost} was deleted before its rows were published: they are lost")
+            yield Note(f"{commit.table}: checkpoint {lost} was deleted before it was published, with its rows, if any")
     if tables:
         yield standing_table(tables)
     else:

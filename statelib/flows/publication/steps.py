@@ -200,7 +200,10 @@ def _content(
         changes = output_changes(deployment, record, newest, target.feed_rows)
         for lost in changes.lost:
             log.warning(
-                "%s: table %s: checkpoint %d was deleted before its rows were published", pipeline.name, name, lost
+                "%s: table %s: checkpoint %d was deleted before it was published, with the rows that it had, if any",
+                pipeline.name,
+                name,
+                lost,
             )
         return output_content(deployment, pipeline, name, changes, target.feed_rows), changes.lost
     content = PublishedContent(

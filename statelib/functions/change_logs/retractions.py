@@ -89,10 +89,12 @@ def without(spec: AggregateSpec, accumulators: pa.Array, retracted: pa.Array) ->
     """Return the accumulators after the retracted ones are subtracted. An average or a histogram without values is
     null. An aggregate that cannot subtract is unchanged: its column is null in every retracted event.
 
-    Raise InvalidRequestError (``retracted-too-often``) if fewer values were applied than are retracted."""
+    Raise InvalidRequestError: ``retracted-too-often`` if fewer values were applied than are retracted,
+    ``sum-not-finite`` if a sum of doubles is infinite or NaN, because nothing can be taken back from that."""
     if spec.agg not in RETRACTABLE:
         return accumulators
     result = accumulator_of(spec).merge(accumulators, _negated(retracted.cast(accumulators.type)))
+    _check_finite(spec, result, retracted)
     counts = _counts(spec, result)
     if counts is not None and (pc.min(counts).as_py() or 0) < 0:
         raise InvalidRequestError(
@@ -105,6 +107,23 @@ def without(spec: AggregateSpec, accumulators: pa.Array, retracted: pa.Array) ->
     if spec.agg == "avg":
         return pc.if_else(pc.equal(counts, 0), pa.scalar(None, result.type), result)
     return result
+
+
+def _check_finite(spec: AggregateSpec, result: pa.Array, retracted: pa.Array) -> None:
+    if spec.agg not in ("sum", "avg"):
+        return
+    sums = result.field("sum") if spec.agg == "avg" else result
+    if not pa.types.is_floating(sums.type):
+        return
+    wrong = pc.and_(pc.invert(pc.is_finite(sums)), retracted.is_valid())
+    if pc.any(wrong).as_py():
+        raise InvalidRequestError(
+            f"{spec.agg} of {spec.column}: a value of a change log is taken back from a sum that is infinite or not a "
+            "number",
+            kind="sum-not-finite",
+            hint=f"leave such values out, such as with expr: \"nullif({spec.column}, double('Infinity'))\", or declare "
+            "the column as a decimal; then replay in a pipeline of another name",
+        )
 
 
 def emptied(fields: Sequence[tuple[str | None, AggregateSpec]], values: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:

@@ -195,12 +195,11 @@ class SessionFunction:
         return stored.windows.take(closing)
 
     def _emit(self, backend: KeyedStateBackend, keys: Keys, ended: SessionWindows, emitted: EmittedRows) -> None:
-        """Emit windows with their contents."""
+        """Emit windows with their contents. The contents are null if all values that were aggregated were null."""
         contents = backend.read(self.state, self._entries(backend, keys, ended))
         columns = [keys.take(ended.owners).values, ended.as_namespaces(), contents.values]
         for output in self.outputs:
-            rows = pa.table(columns, schema=emitted.schemas[output])
-            emitted.add(output, rows.filter(contents.present))
+            emitted.add(output, pa.table(columns, schema=emitted.schemas[output]))
 
     def _move(self, backend: KeyedStateBackend, keys: Keys, sources: SessionWindows, targets: SessionWindows) -> None:
         """Merge the contents of each source into those of the target in the same row."""

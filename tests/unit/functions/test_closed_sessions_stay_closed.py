@@ -6,16 +6,17 @@ from statelib.definition.pipeline import Pipeline
 from statelib.testing.local_run import LocalRun
 
 MINUTE, HOUR = 60_000, 3_600_000
+COUNTED = {"fields": {"events": {"agg": "count"}}}
 
 
-def pipeline(lateness: str) -> Pipeline:
+def pipeline(lateness: str, **state: object) -> Pipeline:
     window = {"time": "t", "session": "10m", "allowed_lateness": lateness, "retain": "30d"}
     return Pipeline.model_validate(
         {
             "name": "p",
-            "source": {"path": "{start}-{end}", "columns": {"k": "string", "t": "instant"}},
+            "source": {"path": "{start}-{end}", "columns": {"k": "string", "t": "instant", "v": "long"}},
             "key": "k",
-            "states": {"visits": {"kind": "value", "fields": {"events": {"agg": "count"}}, "window": window}},
+            "states": {"visits": {"kind": "value", "window": window, **(state or COUNTED)}},
             "outputs": {"ended": {"closed": "visits"}},
             "backend": "heap",
         }
@@ -24,7 +25,9 @@ def pipeline(lateness: str) -> Pipeline:
 
 def events(*times: int) -> pa.Table:
     moments = pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC"))
-    return pa.table({"k": pa.array(["a"] * len(times), pa.string()), "t": moments})
+    return pa.table(
+        {"k": pa.array(["a"] * len(times), pa.string()), "t": moments, "v": pa.nulls(len(times), pa.int64())}
+    )
 
 
 def with_more_lateness(run: LocalRun) -> LocalRun:
@@ -45,6 +48,20 @@ def test_a_closed_session_is_emitted_once():
     after.apply(events(), 40 * HOUR)
     assert emitted(after) == []
     assert after.state("visits") == {("a", 0, 10 * MINUTE): {"events": 1}}
+
+
+def test_a_session_whose_only_value_is_null_is_emitted():
+    run = LocalRun(
+        pipeline(
+            "0s",
+            value={"agg": "max", "of": "v"},
+        )
+    )
+    three = events(0, 20 * MINUTE, 40 * MINUTE)
+    run.apply(three.set_column(2, "v", pa.array([None, 5, None], pa.int64())), HOUR)
+    rows = run.output("ended")
+    assert rows["window_start"].cast(pa.int64()).to_pylist() == [0, 20 * MINUTE, 40 * MINUTE]
+    assert rows[rows.column_names[-1]].to_pylist() == [None, 5, None]
 
 
 def test_a_session_that_grows_does_not_replace_a_closed_one():
