@@ -23,7 +23,7 @@ def task_key(context: "Context") -> str:
 def wish_key(context: "Context") -> str:
     """Return a key of this task of the run that all tries have up to the next time that a person clears the task."""
     instance = context["ti"]
-    return f"{task_key(context)}/{instance.max_tries - instance.task.retries}"
+    return f"{task_key(context)}/{instance.max_tries - (instance.task.retries or 0)}"
 
 
 def owner(context: "Context") -> str:

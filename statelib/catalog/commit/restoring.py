@@ -54,9 +54,8 @@ def restore(connection: Connection, pipeline: PipelineName, wish: Restore, now_m
     if wish.claim:
         holdings.claim(connection, pipeline, wish.checkpoint_id)
     if wish.key:
-        values = {"pipeline": pipeline, "idempotency_key": wish.key}
-        values |= {"checkpoint_id": wish.checkpoint_id, "restored_at_ms": now_ms}
-        connection.execute(insert(RESTORE).values(values))
+        done = {"pipeline": pipeline, "idempotency_key": wish.key, "checkpoint_id": wish.checkpoint_id}
+        connection.execute(insert(RESTORE).values(**done, restored_at_ms=now_ms))
     return _move_head(connection, pipeline, wish)
 
 
