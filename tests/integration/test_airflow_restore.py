@@ -76,8 +76,9 @@ def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(
     def restored(try_number: int, max_tries: int) -> Any:
         operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", rehearse=False, retries=1)
         tries = {"try_number": try_number, "max_tries": max_tries}
-        instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", task=operator, **tries)
-        context: Any = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance}
+        instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", **tries)
+        run = SimpleNamespace(dag_id="own", run_id="r1")
+        context: Any = {"dag_run": run, "ti": instance, "task": operator}
         return operator.execute(context)["head"]
 
     assert restored(1, 1) == 2

@@ -33,7 +33,8 @@ class BeginOperator(BaseSensorOperator):
 
     def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
         wait = {"poke_interval": LOOKS_AGAIN_S, "exponential_backoff": True, "max_wait": timedelta(minutes=1)}
-        super().__init__(mode="reschedule", **{**wait, **kwargs})
+        longest = {"timeout": timedelta(days=400)}  # a year's partition may be updated in January
+        super().__init__(mode="reschedule", **{**wait, **longest, **kwargs})
         self.pipeline_file = pipeline_file
 
     def poke(self, context: "Context") -> bool:

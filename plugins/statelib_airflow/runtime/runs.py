@@ -22,8 +22,7 @@ def task_key(context: "Context") -> str:
 
 def wish_key(context: "Context") -> str:
     """Return a key of this task of the run that all tries have up to the next time that a person clears the task."""
-    instance = context["ti"]
-    return f"{task_key(context)}/{instance.max_tries - (instance.task.retries or 0)}"
+    return f"{task_key(context)}/{context['ti'].max_tries - (context['task'].retries or 0)}"
 
 
 def owner(context: "Context") -> str:

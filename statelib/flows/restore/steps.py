@@ -74,8 +74,7 @@ def plan_restore(
     *,
     key: str = "",
 ) -> RestorePlan:
-    """Return the plan of a restore. Nothing is changed. State that the next run could not restore is refused here.
-    ``key``: restores that are planned with the same key are one restore, which :func:`apply_restore` does once.
+    """Return the plan of a restore, with this ``key``. State that the next run could not restore is refused.
 
     Raises NotFoundError, InvalidRequestError (``not-completed``, ``bad-parallelism``, ``backend-changed``,
     ``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``, ``other-pipeline``,
@@ -89,12 +88,11 @@ def plan_restore(
         _check_claimed(checkpoint, opened)
     catalog = deployment.catalog()
     head = catalog.head(name)
-    new = parallelism if parallelism is not None else head.parallelism or pipeline.parallelism
-    check_parallelism(new, pipeline.max_parallelism)
+    new = _new_parallelism(pipeline, head, parallelism)
     position, manifest = opened.position(), opened.manifest
     abandoned = _abandoned(catalog, head, record)
     reads = _reads(lay_out(opened, new, pipeline), pipeline.backend)
-    throughput = newest_throughput(deployment, name)
+    estimate_ms, estimated_from = _estimate(deployment, name, reads)
     return RestorePlan(
         pipeline=name,
         checkpoint_id=record.checkpoint_id if record else None,
@@ -111,14 +109,31 @@ def plan_restore(
         reads=reads,
         states=source.resolutions(),
         non_restored=source.non_restored(),
-        estimate_ms=throughput.slowest_ms(read.size_bytes for read in reads) if throughput else None,
-        estimated_from=throughput.checkpoint_id if throughput else None,
+        estimate_ms=estimate_ms,
+        estimated_from=estimated_from,
         drained=manifest is not None and manifest.drained,
         lost_corrections=_lost_corrections(abandoned, position.interval if position else None),
         head=head.head,
         chosen_parallelism=parallelism,
         key=key,
     )
+
+
+def _new_parallelism(pipeline: Pipeline, head: PipelineHead, chosen: int | None) -> int:
+    new = chosen if chosen is not None else head.parallelism or pipeline.parallelism
+    check_parallelism(new, pipeline.max_parallelism)
+    return new
+
+
+def _estimate(
+    deployment: Deployment, pipeline: PipelineName, reads: Sequence[SubtaskRead]
+) -> tuple[int | None, int | None]:
+    """Return the milliseconds that the slowest subtask needs to read its state, and the checkpoint whose restore was
+    measured for that."""
+    throughput = newest_throughput(deployment, pipeline)
+    if throughput is None:
+        return None, None
+    return throughput.slowest_ms(read.size_bytes for read in reads), throughput.checkpoint_id
 
 
 def _lost_corrections(abandoned: Sequence[CheckpointRecord], newest: DataInterval | None) -> tuple[int, ...]:
