@@ -6,7 +6,7 @@ imported inside the steps, so that parsing a DAG file stays cheap.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -337,8 +337,8 @@ def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, con
         loaded = loaded.allowing_non_restored_state()
     with failing_fast():
         deployment = hook.deployment()
-        mode, key = ClaimMode(request.claim_mode), request.key
-        planned = plan(deployment, loaded, request.checkpoint, request.parallelism, mode, key=key)
+        planned = plan(deployment, loaded, request.checkpoint, request.parallelism, ClaimMode(request.claim_mode))
+        planned = replace(planned, key=request.key)
         hold_source(deployment, planned, runs.run_id(context))
     log.info("%s", planned.describe())
     return planned

@@ -57,7 +57,7 @@ class RestorePlan:
         head: The head of the pipeline that the restore replaces; None if it has none.
         chosen_parallelism: The parallelism that overrides the pipeline file after the restore; None if none was
             chosen, so that nothing about it changes.
-        key: The idempotency key: a restore with this key is done once; '' if the plan is carried out at once.
+        key: The idempotency key, with which the plan is carried out once. Whoever may repeat a plan sets it, else ''.
     """
 
     pipeline: str

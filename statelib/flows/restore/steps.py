@@ -66,15 +66,9 @@ def _completed(record: CheckpointRecord, directory: str = "") -> CheckpointRecor
 
 
 def plan_restore(
-    deployment: Deployment,
-    pipeline: Pipeline,
-    checkpoint: str,
-    parallelism: int | None,
-    claim_mode: ClaimMode,
-    *,
-    key: str = "",
+    deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None, claim_mode: ClaimMode
 ) -> RestorePlan:
-    """Return the plan of a restore, with this ``key``. State that the next run could not restore is refused.
+    """Return the plan of a restore. Nothing is changed. State that the next run could not restore is refused here.
 
     Raises NotFoundError, InvalidRequestError (``not-completed``, ``bad-parallelism``, ``backend-changed``,
     ``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``, ``other-pipeline``,
@@ -88,11 +82,12 @@ def plan_restore(
         _check_claimed(checkpoint, opened)
     catalog = deployment.catalog()
     head = catalog.head(name)
-    new = _new_parallelism(pipeline, head, parallelism)
+    new = parallelism if parallelism is not None else head.parallelism or pipeline.parallelism
+    check_parallelism(new, pipeline.max_parallelism)
     position, manifest = opened.position(), opened.manifest
     abandoned = _abandoned(catalog, head, record)
     reads = _reads(lay_out(opened, new, pipeline), pipeline.backend)
-    estimate_ms, estimated_from = _estimate(deployment, name, reads)
+    throughput = newest_throughput(deployment, name)
     return RestorePlan(
         pipeline=name,
         checkpoint_id=record.checkpoint_id if record else None,
@@ -109,31 +104,13 @@ def plan_restore(
         reads=reads,
         states=source.resolutions(),
         non_restored=source.non_restored(),
-        estimate_ms=estimate_ms,
-        estimated_from=estimated_from,
+        estimate_ms=throughput.slowest_ms(read.size_bytes for read in reads) if throughput else None,
+        estimated_from=throughput.checkpoint_id if throughput else None,
         drained=manifest is not None and manifest.drained,
         lost_corrections=_lost_corrections(abandoned, position.interval if position else None),
         head=head.head,
         chosen_parallelism=parallelism,
-        key=key,
     )
-
-
-def _new_parallelism(pipeline: Pipeline, head: PipelineHead, chosen: int | None) -> int:
-    new = chosen if chosen is not None else head.parallelism or pipeline.parallelism
-    check_parallelism(new, pipeline.max_parallelism)
-    return new
-
-
-def _estimate(
-    deployment: Deployment, pipeline: PipelineName, reads: Sequence[SubtaskRead]
-) -> tuple[int | None, int | None]:
-    """Return the milliseconds that the slowest subtask needs to read its state, and the checkpoint whose restore was
-    measured for that."""
-    throughput = newest_throughput(deployment, pipeline)
-    if throughput is None:
-        return None, None
-    return throughput.slowest_ms(read.size_bytes for read in reads), throughput.checkpoint_id
 
 
 def _lost_corrections(abandoned: Sequence[CheckpointRecord], newest: DataInterval | None) -> tuple[int, ...]:
