@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from statelib.model.moments import epoch_ms
+from statelib.model.moments import epoch_ms, moment_of
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
 from statelib_airflow.runtime import intervals, steps
@@ -19,7 +20,9 @@ from statelib_airflow.runtime import intervals, steps
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from statelib.definition.pipeline import Pipeline
     from statelib.definition.source.readiness import ReadyRule
+    from statelib.model.checkpoint import DataInterval
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +30,7 @@ log = logging.getLogger(__name__)
 class SourceReadyOperator(BaseOperator):
     """An operator that waits, in the triggerer, until the events of the run's data interval are complete. It ends
     at once if no source of the pipeline file has ``ready``, or if the state has the interval already. Each source has
-    its own conditions and timeout; the operator waits for all of them.
+    its own conditions and timeout, which counts from the end of the interval; the operator waits for all of them.
 
     Files are looked at by the triggerer: it needs the paths, or the credentials of the object storage, as the workers
     do. Assets are looked at by the task itself, which Airflow wakes each ``poke_interval`` for it."""
@@ -39,7 +42,21 @@ class SourceReadyOperator(BaseOperator):
         self.pipeline, self.statelib_conn_id = pipeline, statelib_conn_id
 
     def execute(self, context: "Context") -> None:
-        self._look(self._rules(context), epoch_ms(datetime.now(UTC)))
+        self._begin(context)
+
+    def when_over(self, context: "Context", event: Any) -> None:  # noqa: ARG002 - Airflow's signature
+        """Look at the sources, because the interval is over."""
+        self._begin(context)
+
+    def _begin(self, context: "Context") -> None:
+        hook = StatelibHook(self.statelib_conn_id)
+        pipeline = hook.pipeline(self.pipeline)
+        interval = intervals.interval_of_run(hook, pipeline, context)
+        rules = [] if interval is None else _rules(hook, pipeline, interval)
+        if interval is not None and rules and not intervals.is_over(pipeline, interval, context):
+            log.info("waiting: %s", intervals.not_over(interval))
+            self.defer(trigger=DateTimeTrigger(moment=moment_of(interval.end_ms)), method_name="when_over")
+        self._look(rules, epoch_ms(datetime.now(UTC)))
 
     def looked(self, context: "Context", event: dict[str, Any], rules: list[str], began_ms: int) -> None:  # noqa: ARG002 - Airflow's signature
         """Check again after the trigger has ended, because files may have changed, and because it checks no asset."""
@@ -48,22 +65,6 @@ class SourceReadyOperator(BaseOperator):
         if event.get("error"):
             raise AirflowFailException(event["error"])
         self._look([ReadyRule.from_json(rule) for rule in rules], began_ms)
-
-    def _rules(self, context: "Context") -> list["ReadyRule"]:
-        from statelib.definition.source.readiness import ready_rules
-
-        hook = StatelibHook(self.statelib_conn_id)
-        pipeline = hook.pipeline(self.pipeline)
-        interval = intervals.interval_of_run(hook, pipeline, context)
-        if interval is None:
-            return []
-        with failing_fast():
-            deployment = hook.deployment()
-            rules = list(ready_rules(pipeline, deployment.data, interval))
-            if rules and deployment.catalog().applied(pipeline.name, interval) is not None:
-                log.info("the state holds this interval already: nothing to wait for")
-                return []
-            return rules
 
     def _look(self, rules: list["ReadyRule"], began_ms: int) -> None:
         """Return if the events are complete, else defer the task until something may have changed. ``began_ms``: the
@@ -88,6 +89,19 @@ class SourceReadyOperator(BaseOperator):
         left = timedelta(milliseconds=deadline_ms - now_ms) + _GRACE
         again = {"rules": texts, "began_ms": began_ms}
         self.defer(trigger=trigger, method_name="looked", kwargs=again, timeout=left)
+
+
+def _rules(hook: StatelibHook, pipeline: "Pipeline", interval: "DataInterval") -> list["ReadyRule"]:
+    """Return the rules of the sources; none if the state has the interval."""
+    from statelib.definition.source.readiness import ready_rules
+
+    with failing_fast():
+        deployment = hook.deployment()
+        rules = list(ready_rules(pipeline, deployment.data, interval))
+        if rules and deployment.catalog().applied(pipeline.name, interval) is not None:
+            log.info("the state holds this interval already: nothing to wait for")
+            return []
+        return rules
 
 
 def _gaps(rule: "ReadyRule") -> list[str]:

@@ -3,7 +3,8 @@
 All computations are on whole columns. ``aggregates.py`` describes the results.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -212,8 +213,9 @@ class Histogram:
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         values, codes = _inputs(events, self.spec.column, grouping.codes)
-        numbers = as_doubles(values).to_numpy(zero_copy_only=False)
-        bins = np.searchsorted(np.array(self.spec.bounds), numbers, side="left")
+        whole = pa.types.is_integer(values.type)
+        numbers = (values.cast(pa.int64()) if whole else as_doubles(values)).to_numpy(zero_copy_only=False)
+        bins = np.searchsorted(_whole(self.spec.bounds) if whole else self.spec.bounds, numbers, side="left")
         counts = np.bincount(codes * self.width + bins, minlength=grouping.size * self.width)
         return self._lists(counts.reshape(grouping.size, self.width))
 
@@ -338,6 +340,13 @@ def sum_overflow(spec: AggregateSpec) -> InvalidRequestError:
         hint="declare the column as decimal(19, 0), whose sum has 38 digits and continues the stored one; if the state "
         "has an avg of the column, declare a second column for the sum, with 'expr'",
     )
+
+
+def _whole(bounds: Sequence[float]) -> npt.NDArray[np.int64]:
+    """Return the greatest long up to each bound, because a long becomes another number as a double. A bound below all
+    longs becomes the least one."""
+    least, greatest = -(2**63), 2**63 - 1
+    return np.array([math.floor(min(max(each, least), greatest)) for each in bounds], np.int64)
 
 
 def _zeros_for_nulls(accumulators: pa.Array) -> list[npt.NDArray[Any]]:

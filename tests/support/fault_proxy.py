@@ -34,8 +34,8 @@ class Fault:
     error as the body. ``reset``: cut the connection before. ``lost``: pass it on, then cut. ``truncate``: cut in the
     middle of the answer. ``shorten``: answer with half the body as if it were all. ``stale``: leave the newest
     object out of a listing. ``slow``: wait 300 ms. ``hold``: pass it on once the faults are replaced, also if the
-    client is dead by then; ``GET /__faults`` lists what is held. ``unconditional``: pass it on without
-    If-None-Match."""
+    client is dead by then; so with its repetitions. ``GET /__faults`` lists what is held. ``unconditional``: pass it on
+    without If-None-Match."""
 
     kind: Kind
     method: str
@@ -60,7 +60,7 @@ class FaultProxy(ThreadingHTTPServer):
         """Held for each conditional request: the server looks and writes in two steps, S3 does both in one."""
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
-        self._held: list[str] = []
+        self._held: dict[tuple[str, str], Fault] = {}
         self._replaced = threading.Event()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -70,25 +70,27 @@ class FaultProxy(ThreadingHTTPServer):
 
     def script(self, faults: list[Fault]) -> None:
         with self._lock:
-            self._faults, self._held = faults, []
+            self._faults, self._held = faults, {}
             self._replaced.set()
             self._replaced = threading.Event()
 
     def held(self) -> list[str]:
         """Return the paths of the requests that wait for new faults."""
         with self._lock:
-            return list(self._held)
+            return [path for _, path in self._held]
 
-    def hold(self, fault: Fault, path: str) -> None:
+    def hold(self, fault: Fault, method: str, path: str) -> None:
         with self._lock:
             if not any(each is fault for each in self._faults):
                 return
-            self._held.append(path)
+            self._held[method, path] = fault
             replaced = self._replaced
         replaced.wait()
 
     def fault_of(self, method: str, path: str) -> Fault | None:
         with self._lock:
+            if (method, path) in self._held:  # its client has lost patience
+                return self._held[method, path]
             for fault in self._faults:
                 if fault.times > 0 and fault.method == method and fault.part in path:
                     fault.times -= 1
@@ -124,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
             if kind == "slow":
                 time.sleep(0.3)
             if kind == "hold" and fault:
-                self.server.hold(fault, self.path)
+                self.server.hold(fault, self.command, self.path)
             self._pass_on(body, kind)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the base class looks for these

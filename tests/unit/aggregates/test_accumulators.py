@@ -212,6 +212,13 @@ def test_histogram_counts_up_to_and_including_each_bound():
     assert merged(spec, pa.nulls(2, column.type), column) == column.to_pylist()
 
 
+def test_longs_are_compared_with_the_bounds_of_a_histogram_exactly():
+    bounds = (float("-inf"), 0.5, float(2**53), float(2**63))
+    spec = AggregateSpec("histogram", ("x", LONG), bounds=bounds)
+    values = pa.array([0, 1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63) + 1], pa.int64())
+    assert partial(spec, grouping(0, 0, 0, 0, 0, 0), x=values) == [[0, 2, 2, 2, 0]]
+
+
 def test_a_decimal_that_is_a_bound_of_a_histogram_is_counted_below_it():
     """Arrow casts the decimals 0.35 and 0.70 to doubles that are larger than those of the bounds."""
     spec = AggregateSpec("histogram", ("x", type_of("decimal(10, 2)")), bounds=(0.35, 0.7))
