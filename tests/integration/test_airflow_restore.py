@@ -7,22 +7,29 @@ from typing import Any
 import pytest
 
 from statelib.flows.restore.steps import plan_restore
+from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from tests.integration.shop import environment, open_shop, sales
 from tests.support.worlds import checkpoint_of
 
 
-def test_a_plan_that_was_approved_is_refused_after_the_head_moved(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Deployment:
+    """Return the shop, which is this process's deployment."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    own = open_shop(tmp_path / "own")
+    for name, value in environment(own).items():
+        monkeypatch.setenv(name, value)
+    return own
+
+
+def test_a_plan_that_was_approved_is_refused_after_the_head_moved(
+    own: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.dags import restore_tasks
     from statelib_airflow.hooks import StatelibHook
 
-    own = open_shop(tmp_path / "own")
-    for name, value in environment(own).items():
-        monkeypatch.setenv(name, value)
     plan = plan_restore(own, own.pipeline("sales"), "2", None, ClaimMode.NO_CLAIM).to_json()
     checkpoint_of(own, "sales", 3, sales(6))
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="switch", try_number=1, max_tries=0)
@@ -36,16 +43,12 @@ def test_a_plan_that_was_approved_is_refused_after_the_head_moved(
 
 
 def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first try of the task moves the head and dies. A run goes on from there before the next try."""
-    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     from statelib_airflow.dags import restore_tasks
     from statelib_airflow.hooks import StatelibHook
 
-    own = open_shop(tmp_path / "own")
-    for name, value in environment(own).items():
-        monkeypatch.setenv(name, value)
     params = {"approval": False, "replay": False, "checkpoint": "2", "claim_mode": "NO_CLAIM", "parallelism": None}
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="plan", try_number=1, max_tries=1)
     context = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance, "params": params}
@@ -63,15 +66,8 @@ def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
     assert restore_tasks.switch.function("sales", cleared)["head"] == 2, "another plan is another restore"
 
 
-def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(own: Deployment) -> None:
     from statelib_airflow.operators import RestoreOperator
-
-    own = open_shop(tmp_path / "own")
-    for name, value in environment(own).items():
-        monkeypatch.setenv(name, value)
 
     def restored(try_number: int, max_tries: int) -> Any:
         operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", rehearse=False, retries=1)
