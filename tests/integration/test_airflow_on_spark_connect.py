@@ -52,7 +52,7 @@ def context_of(operator: Any, number: int, attempt: int = 1) -> Any:
     """Return the context that Airflow passes to a try of an operator in the run of the day ``number``."""
     start = FIRST + timedelta(days=number - 1)
     bounds = {"data_interval_start": start, "data_interval_end": start + timedelta(days=1)}
-    run = SimpleNamespace(dag_id="own", run_id=f"r{number}", consumed_asset_events=[], **bounds)
+    run = SimpleNamespace(dag_id="own", run_id=f"r{number}", start_date=start, consumed_asset_events=[], **bounds)
     instance = SimpleNamespace(
         dag_id="own", run_id=run.run_id, task_id="checkpoint", try_number=attempt, max_tries=0, stats_tags={}
     )

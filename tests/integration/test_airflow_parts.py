@@ -201,7 +201,8 @@ def test_a_failed_restore_releases_its_checkpoint(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", name="sales")
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", try_number=1, max_tries=0)
-    context: Any = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance, "task": operator}
+    run = SimpleNamespace(dag_id="own", run_id="r1", start_date=None)
+    context: Any = {"dag_run": run, "ti": instance, "task": operator}
     with pytest.raises(AirflowException, match=re.escape("held: [(2,)]")):
         operator.execute(context)
     sales = PipelineName("sales")

@@ -1,5 +1,6 @@
 """The tasks that move the head, in this process, with real checkpoints and without a scheduler."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from tests.integration.shop import environment, open_shop, sales
 from tests.support.worlds import checkpoint_of
+
+STARTED = datetime(2013, 2, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -50,9 +53,10 @@ def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
     from statelib_airflow.hooks import StatelibHook
 
     params = {"approval": False, "replay": False, "checkpoint": "2", "claim_mode": "NO_CLAIM", "parallelism": None}
-    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="plan", try_number=1, max_tries=1)
-    context = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance, "params": params}
     params["allow_non_restored_state"] = False
+    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="plan", try_number=1, max_tries=1)
+    run, task = SimpleNamespace(dag_id="own", run_id="r1", start_date=STARTED), SimpleNamespace(retries=1)
+    context = {"dag_run": run, "ti": instance, "params": params, "task": task}
     monkeypatch.setattr(restore_tasks, "get_current_context", lambda: context)
     monkeypatch.setattr(restore_tasks, "hook_of_run", StatelibHook)
     plan = restore_tasks.plan.function("sales")["plan"]
@@ -61,7 +65,7 @@ def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
     replayed = checkpoint_of(own, "sales", 3, sales(6))
     instance.try_number = 2
     assert restore_tasks.switch.function("sales", plan)["head"] == replayed
-    instance.task_id, instance.try_number = "plan", 2
+    instance.task_id, instance.max_tries = "plan", 2
     cleared = restore_tasks.plan.function("sales")["plan"]
     assert restore_tasks.switch.function("sales", cleared)["head"] == 2, "another plan is another restore"
 
@@ -69,11 +73,11 @@ def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
 def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(own: Deployment) -> None:
     from statelib_airflow.operators import RestoreOperator
 
-    def restored(try_number: int, max_tries: int) -> Any:
+    def restored(try_number: int, max_tries: int, started: datetime = STARTED) -> Any:
         operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", rehearse=False, retries=1)
         tries = {"try_number": try_number, "max_tries": max_tries}
         instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", **tries)
-        run = SimpleNamespace(dag_id="own", run_id="r1")
+        run = SimpleNamespace(dag_id="own", run_id="r1", start_date=started)
         context: Any = {"dag_run": run, "ti": instance, "task": operator}
         return operator.execute(context)["head"]
 
@@ -81,3 +85,6 @@ def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(own: Deploymen
     replayed = checkpoint_of(own, "sales", 3, sales(6))
     assert restored(2, 1) == replayed
     assert restored(3, 3) == 2, "Airflow raises max_tries when a person clears the task"
+    replayed = checkpoint_of(own, "sales", 3, sales(6))
+    assert restored(4, 3) == replayed
+    assert restored(1, 1, STARTED + timedelta(days=1)) == 2, "the run was deleted and made again"

@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 @task(task_id="plan", multiple_outputs=True)
 def plan(pipeline_file: str) -> dict[str, Any]:
     """Plan the restore of the run's params. Return the plan and the arguments of the rehearsal. The task switch carries
-    the plan out once, however often it is repeated; if this task is repeated, there is another plan."""
+    the plan out once, however often it is repeated; if a person clears this task, there is another plan."""
     context = get_current_context()
     params = context["params"]
     if params["replay"]:
         _check_replay(hook_of_run().pipeline(pipeline_file))
     wanted = (params["claim_mode"], params["parallelism"], params["allow_non_restored_state"])
-    request = steps.RestoreRequest(params["checkpoint"], runs.owner(context), *wanted)
+    request = steps.RestoreRequest(params["checkpoint"], runs.wish_key(context), *wanted)
     planned = steps.plan_restore(hook_of_run(), pipeline_file, request, context)
     if params["replay"] and planned.replay_from_ms is None:
         raise AirflowFailException(f"{planned.directory} does not say where its events end: replay by a backfill")

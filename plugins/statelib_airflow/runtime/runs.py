@@ -21,8 +21,11 @@ def task_key(context: "Context") -> str:
 
 
 def wish_key(context: "Context") -> str:
-    """Return a key of this task of the run that all tries have up to the next time that a person clears the task."""
-    return f"{task_key(context)}/{context['ti'].max_tries - (context['task'].retries or 0)}"
+    """Return a key of this task of the run that all tries have up to the next time that a person clears the task. Runs
+    that were deleted and made again with the same id have other keys."""
+    cleared_after = context["ti"].max_tries - (context["task"].retries or 0)
+    start = context["dag_run"].start_date
+    return f"{task_key(context)}/{cleared_after}/{start.isoformat() if start else ''}"
 
 
 def owner(context: "Context") -> str:
