@@ -27,7 +27,8 @@ BEGUN = "begun"
 
 class GroupCheckpointOperator(StatelibSparkOperator):
     """An operator that applies the run's data interval to each pipeline of a group and takes a checkpoint of each:
-    begin, one Spark job for all, then check, register and publish.
+    begin, one Spark job for all, then check, register and publish. It waits for the end of the interval, as
+    CheckpointOperator does.
 
     A pipeline that fails does not stop the others. The task then fails at the end and names those that failed, and a
     retry runs only these. After the final failure their checkpoints are aborted. A pipeline that has nothing to apply
@@ -43,6 +44,7 @@ class GroupCheckpointOperator(StatelibSparkOperator):
 
     def execute(self, context: "Context") -> Any:
         """Run the pipelines. Return the facts about each checkpoint by pipeline."""
+        self.wait_until_over(self.pipelines, context)
         errors: dict[str, Exception] = {}
         begun = self._begun(context, errors)
         try:

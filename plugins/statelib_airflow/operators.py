@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
+from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 
 from statelib_airflow.hooks import StatelibHook, is_path
-from statelib_airflow.runtime import cleaning, runs, steps
+from statelib_airflow.runtime import cleaning, intervals, runs, steps
 from statelib_airflow.runtime.connect_client import ConnectClient, refuse_arguments, server_url
 from statelib_airflow.runtime.jobs import job
 
@@ -84,6 +85,16 @@ class StatelibSparkOperator(SparkSubmitOperator):
             self.durable = False
         return super().execute(context)
 
+    def wait_until_over(self, pipelines: Sequence[str], context: "Context") -> None:
+        """Defer the task until the interval of the run is over for these pipelines, which needs no worker."""
+        end = intervals.end_to_wait_for(self.statelib, pipelines, context)
+        if end is not None:
+            self.defer(trigger=DateTimeTrigger(moment=end), method_name="when_over")
+
+    def when_over(self, context: "Context", event: Any) -> Any:  # noqa: ARG002 - Airflow's signature
+        """Run the task, because the interval is over."""
+        return self.execute(context)
+
     def on_kill(self) -> None:
         """End the client of a Spark Connect server, or what SparkSubmitOperator has started."""
         if self._client is not None:
@@ -101,8 +112,8 @@ class CheckpointOperator(StatelibSparkOperator):
     supersedes the one of the try before, whose driver may go on in the cluster but can publish nothing that counts, and
     an interval that the state holds is not applied again. Give the DAG a timetable with data intervals
     (CronDataIntervalTimetable) and ``max_active_runs=1``. Events that are not complete, as ``ready`` of a source in the
-    pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``. An interval
-    that an update of an asset or a form names, and that is not over, fails the try, too."""
+    pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``. It
+    waits in the triggerer for the end of an interval that an update of an asset or a form names."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline")
 
@@ -116,6 +127,7 @@ class CheckpointOperator(StatelibSparkOperator):
     updates_asset = True
 
     def begin(self, context: "Context") -> "Begun":
+        self.wait_until_over([self.pipeline], context)
         return steps.begin_checkpoint(self.statelib, self.pipeline, context, assume_ready=self.assume_ready)
 
     def execute(self, context: "Context") -> Any:

@@ -73,6 +73,22 @@ def test_an_interval_of_the_timetable_is_over_by_the_clock_of_airflow(own: Deplo
     assert begin(own, data_interval_start=start, data_interval_end=ahead) == (True, PENDING + 1)
 
 
+def test_an_operator_waits_in_the_triggerer(own: Deployment) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+    from statelib_airflow.group_operator import GroupCheckpointOperator
+    from statelib_airflow.operators import CheckpointOperator
+
+    end = datetime.now(UTC) + timedelta(hours=1)
+    alone = CheckpointOperator(task_id="checkpoint", pipeline="sales")
+    group = GroupCheckpointOperator(task_id="checkpoints", group="daily", pipelines=["/no/such/file.yaml", "sales"])
+    for operator in (alone, group):
+        with pytest.raises(TaskDeferred) as deferred:
+            operator.execute(context_of(consumed_asset_events=[update(end)]))
+        assert abs(deferred.value.trigger.moment - end) < timedelta(milliseconds=1)
+        assert callable(getattr(operator, deferred.value.method_name))
+    assert len(own.catalog().list("sales", tuple(CheckpointState))) == PENDING, "nothing was begun"
+
+
 def test_a_source_is_looked_at_when_the_interval_is_over(own: Deployment, tmp_path: Path) -> None:
     """Before, its youngest file may be old enough, although more will come."""
     from airflow.providers.standard.triggers.temporal import DateTimeTrigger

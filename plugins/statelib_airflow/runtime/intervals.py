@@ -2,16 +2,17 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from statelib.model.moments import epoch_ms
+from statelib.model.moments import epoch_ms, moment_of
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
 
     from airflow.sdk import Context
 
@@ -49,6 +50,20 @@ def is_over(pipeline: "Pipeline", interval: "DataInterval", context: "Context") 
     end = context["dag_run"].data_interval_end
     by_timetable = end is not None and epoch_ms(end) == interval.end_ms
     return by_timetable or next_intervals.is_over(pipeline, [interval])
+
+
+def end_to_wait_for(hook: StatelibHook, pipelines: Sequence[str], context: "Context") -> "datetime | None":
+    """Return when the run's interval is over for all pipelines, given by names or paths of files; None if it is. What
+    is wrong with a pipeline is left to the step that begins its checkpoint."""
+    ends = []
+    for name in pipelines:
+        with suppress(Exception):
+            pipeline = hook.pipeline(name)
+            interval = interval_of_run(hook, pipeline, context)
+            if interval is not None and not is_over(pipeline, interval, context):
+                log.info("waiting: %s", not_over(interval))
+                ends.append(interval.end_ms)
+    return moment_of(max(ends)) if ends else None
 
 
 def not_over(interval: "DataInterval") -> str:
