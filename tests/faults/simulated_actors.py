@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -261,22 +261,36 @@ class Simulation:
         for step in CLEANING:
             step(self.deployment)
 
-    def restorer(self) -> None:
-        """Restore any existing snapshot, and dispose of a savepoint now and then."""
-        records = self.deployment.catalog().list(NAME, (COMPLETED,))
-        if not records:
-            return
-        chosen = self.world.chance.choice(records)
-        if chosen.kind is SnapshotKind.SAVEPOINT and self.world.chance.random() < 0.5:
-            dispose(self.deployment, NAME, chosen.checkpoint_id)
-            return
-        plan = plan_restore(self.deployment, self.pipeline, str(chosen.checkpoint_id), None, ClaimMode.NO_CLAIM)
-        hold_source(self.deployment, plan, "restorer")
-        opened = resolve(self.deployment, f"{NAME}/{chosen.checkpoint_id}")
-        files = opened.manifest.files if opened.manifest else ()
-        self.world.violations += [f"held, but {text}" for text in wrong_files(opened, files, files)]
-        apply_restore(self.deployment, self.pipeline, plan, "restorer")
-        release_source(self.deployment, plan, "restorer")
+    def restorer(self) -> Callable[[], None]:
+        """Return the life of a task that restores any existing snapshot, and disposes of a savepoint now and then. Each
+        try of the task plans anew, with the same key. It often dies before it has said that it was done."""
+        wanted: list[CheckpointRecord] = []
+
+        def life() -> None:
+            for _ in range(500):
+                records = self.deployment.catalog().list(NAME, (COMPLETED,))
+                if records:
+                    break
+                self.world.between()
+            else:
+                return
+            wanted.append(self.world.chance.choice(records))
+            chosen = wanted[0]
+            if chosen.kind is SnapshotKind.SAVEPOINT and self.world.chance.random() < 0.5:
+                dispose(self.deployment, NAME, chosen.checkpoint_id)
+                return
+            number, none = str(chosen.checkpoint_id), ClaimMode.NO_CLAIM
+            plan = replace(plan_restore(self.deployment, self.pipeline, number, None, none), key="restorer")
+            hold_source(self.deployment, plan, "restorer")
+            opened = resolve(self.deployment, f"{NAME}/{number}")
+            files = opened.manifest.files if opened.manifest else ()
+            self.world.violations += [f"held, but {text}" for text in wrong_files(opened, files, files)]
+            apply_restore(self.deployment, self.pipeline, plan, "restorer")
+            if self.world.chance.random() < 0.5:
+                raise DiedError
+            release_source(self.deployment, plan, "restorer")
+
+        return life
 
     # -- at the end --------------------------------------------------------------------------
 
@@ -296,6 +310,8 @@ class Simulation:
         records = {r.checkpoint_id: r for r in self.deployment.catalog().list(NAME)}
         head = self.deployment.catalog().head(NAME)
         violations = self.world.violations + history_violations(head, list(records.values()))
+        if head.generation > 1:
+            violations.append(f"one wish was restored {head.generation} times")
         history, at = [], head.head
         while at is not None:
             history.append(at)

@@ -31,7 +31,7 @@ def simulate(engine: Engine, seed: int, scratch: str) -> tuple[Simulation, list[
     for name in chance.sample(["one cleaner", "another cleaner"], chance.choice([1, 2])):
         simulation.process(name, simulation.cleaner(chance.choice([1, 2, 3])))
     if chance.random() < 0.4:
-        simulation.process("restorer", simulation.restorer, lives=2)
+        simulation.process("restorer", simulation.restorer(), lives=3)
     world.run()
     simulation.recover()
     return simulation, simulation.check()
