@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
-from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 
 from statelib_airflow.hooks import StatelibHook, is_path
@@ -87,9 +86,9 @@ class StatelibSparkOperator(SparkSubmitOperator):
 
     def wait_until_over(self, pipelines: Sequence[str], context: "Context") -> None:
         """Defer the task until the interval of the run is over for these pipelines, which needs no worker."""
-        end = intervals.end_to_wait_for(self.statelib, pipelines, context)
-        if end is not None:
-            self.defer(trigger=DateTimeTrigger(moment=end), method_name="when_over")
+        end_ms = intervals.end_to_wait_for(self.statelib, pipelines, context)
+        if end_ms is not None:
+            intervals.defer_until(self, end_ms)
 
     def when_over(self, context: "Context", event: Any) -> Any:  # noqa: ARG002 - Airflow's signature
         """Run the task, because the interval is over."""

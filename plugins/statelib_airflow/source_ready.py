@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from statelib.model.moments import epoch_ms, moment_of
+from statelib.model.moments import epoch_ms
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
 from statelib_airflow.runtime import intervals, steps
@@ -42,21 +41,18 @@ class SourceReadyOperator(BaseOperator):
         self.pipeline, self.statelib_conn_id = pipeline, statelib_conn_id
 
     def execute(self, context: "Context") -> None:
-        self._begin(context)
-
-    def when_over(self, context: "Context", event: Any) -> None:  # noqa: ARG002 - Airflow's signature
-        """Look at the sources, because the interval is over."""
-        self._begin(context)
-
-    def _begin(self, context: "Context") -> None:
         hook = StatelibHook(self.statelib_conn_id)
         pipeline = hook.pipeline(self.pipeline)
         interval = intervals.interval_of_run(hook, pipeline, context)
         rules = [] if interval is None else _rules(hook, pipeline, interval)
         if interval is not None and rules and not intervals.is_over(pipeline, interval, context):
             log.info("waiting: %s", intervals.not_over(interval))
-            self.defer(trigger=DateTimeTrigger(moment=moment_of(interval.end_ms)), method_name="when_over")
+            intervals.defer_until(self, interval.end_ms)
         self._look(rules, epoch_ms(datetime.now(UTC)))
+
+    def when_over(self, context: "Context", event: Any) -> None:  # noqa: ARG002 - Airflow's signature
+        """Look at the sources, because the interval is over."""
+        self.execute(context)
 
     def looked(self, context: "Context", event: dict[str, Any], rules: list[str], began_ms: int) -> None:  # noqa: ARG002 - Airflow's signature
         """Check again after the trigger has ended, because files may have changed, and because it checks no asset."""

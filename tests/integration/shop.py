@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from statelib.flows.checkpoint.steps import abort, begin, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -76,3 +77,12 @@ def open_shop(root: Path, storage_root: str = "") -> Deployment:
 def environment(deployment: Deployment) -> dict[str, str]:
     """Return the environment variables from which the command line reads the deployment."""
     return dict(zip((*VARIABLES, *OPTIONAL), dataclasses.astuple(deployment), strict=True))
+
+
+def shop_of_this_process(monkeypatch: pytest.MonkeyPatch, root: Path) -> Deployment:
+    """Return a new shop below ``root``, which is the deployment of the Airflow in this process."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(root / "home"))
+    deployment = open_shop(root / "own")
+    for name, value in environment(deployment).items():
+        monkeypatch.setenv(name, value)
+    return deployment

@@ -9,7 +9,7 @@ import pytest
 
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState
-from tests.integration.shop import SALES, environment, open_shop
+from tests.integration.shop import SALES, shop_of_this_process
 
 PENDING = 6
 """The checkpoint that the shop has under way."""
@@ -17,13 +17,10 @@ PENDING = 6
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Deployment:
-    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    own = shop_of_this_process(monkeypatch, tmp_path)
     from statelib_airflow.dags import checkpoint_tasks
     from statelib_airflow.hooks import StatelibHook
 
-    own = open_shop(tmp_path / "own")
-    for name, value in environment(own).items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr(checkpoint_tasks, "hook_of_run", StatelibHook)
     return own
 

@@ -10,7 +10,7 @@ import pytest
 from statelib.flows.restore.steps import plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
-from tests.integration.shop import environment, open_shop, sales
+from tests.integration.shop import sales, shop_of_this_process
 from tests.support.worlds import checkpoint_of
 
 STARTED = datetime(2013, 2, 1, tzinfo=UTC)
@@ -18,12 +18,7 @@ STARTED = datetime(2013, 2, 1, tzinfo=UTC)
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Deployment:
-    """Return the shop, which is this process's deployment."""
-    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
-    own = open_shop(tmp_path / "own")
-    for name, value in environment(own).items():
-        monkeypatch.setenv(name, value)
-    return own
+    return shop_of_this_process(monkeypatch, tmp_path)
 
 
 def test_a_plan_that_was_approved_is_refused_after_the_head_moved(

@@ -12,9 +12,9 @@ from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
+    from datetime import tzinfo
 
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
 
     from statelib.definition.pipeline import Pipeline
     from statelib.flows.checkpoint.asset_intervals import AssetUpdate
@@ -52,9 +52,9 @@ def is_over(pipeline: "Pipeline", interval: "DataInterval", context: "Context") 
     return by_timetable or next_intervals.is_over(pipeline, [interval])
 
 
-def end_to_wait_for(hook: StatelibHook, pipelines: Sequence[str], context: "Context") -> "datetime | None":
-    """Return when the run's interval is over for all pipelines, given by names or paths of files; None if it is. What
-    is wrong with a pipeline is left to the step that begins its checkpoint."""
+def end_to_wait_for(hook: StatelibHook, pipelines: Sequence[str], context: "Context") -> int | None:
+    """Return when the run's interval is over for all pipelines, given by names or paths of files, in epoch
+    milliseconds; None if it is. What is wrong with a pipeline is left to the step that begins its checkpoint."""
     ends = []
     for name in pipelines:
         with suppress(Exception):
@@ -63,7 +63,7 @@ def end_to_wait_for(hook: StatelibHook, pipelines: Sequence[str], context: "Cont
             if interval is not None and not is_over(pipeline, interval, context):
                 log.info("waiting: %s", not_over(interval))
                 ends.append(interval.end_ms)
-    return moment_of(max(ends)) if ends else None
+    return max(ends, default=None)
 
 
 def not_over(interval: "DataInterval") -> str:
@@ -74,6 +74,13 @@ def not_over(interval: "DataInterval") -> str:
         f"the interval {range_text(interval)} is not over: its later events would never be applied. If its events are "
         "complete, `statelib run --assume-ready` applies it now"
     )
+
+
+def defer_until(task: "BaseOperator", end_ms: int) -> None:
+    """Defer a task until the interval of its run is over, which needs no worker. Then ``when_over`` is called."""
+    from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+    task.defer(trigger=DateTimeTrigger(moment=moment_of(end_ms)), method_name="when_over")
 
 
 def _check_in_schedule(pipeline: "Pipeline", updates: "Sequence[AssetUpdate]") -> None:

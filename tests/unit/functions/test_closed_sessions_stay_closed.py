@@ -51,12 +51,7 @@ def test_a_closed_session_is_emitted_once():
 
 
 def test_a_session_whose_only_value_is_null_is_emitted():
-    run = LocalRun(
-        pipeline(
-            "0s",
-            value={"agg": "max", "of": "v"},
-        )
-    )
+    run = LocalRun(pipeline("0s", value={"agg": "max", "of": "v"}))
     three = events(0, 20 * MINUTE, 40 * MINUTE)
     run.apply(three.set_column(2, "v", pa.array([None, 5, None], pa.int64())), HOUR)
     rows = run.output("ended")
