@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from statelib.flows.checkpoint.steps import Begun
 
 Facts = dict[str, int | None]
-BEGUN = "begun"
-"""The XCom key of the ids of the checkpoints that a try has begun, by pipeline."""
 
 
 class GroupCheckpointOperator(StatelibSparkOperator):
@@ -99,9 +97,6 @@ class GroupCheckpointOperator(StatelibSparkOperator):
             except Exception as error:
                 self.log.exception("%s failed", pipeline)
                 errors[pipeline] = error
-        new = {pipeline: each for pipeline, each in begun.items() if not each.already_completed}
-        ids = {self.statelib.pipeline(pipeline).name: int(each.checkpoint_id) for pipeline, each in new.items()}
-        context["ti"].xcom_push(BEGUN, ids)
         return begun
 
     def _published(self, begun: "Mapping[str, Begun]", context: "Context") -> Exception | None:

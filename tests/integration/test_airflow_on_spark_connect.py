@@ -21,8 +21,6 @@ from tests.support.connect_server import ConnectServer, connect_server
 from tests.support.worlds import CHECKOUT
 
 pytestmark = pytest.mark.timeout(1200)
-PUSHED: dict[str, Any] = {}
-"""What the last task pushed as XCom."""
 deployment_files = test_spark_connect.deployment
 
 
@@ -57,7 +55,6 @@ def context_of(operator: Any, number: int, attempt: int = 1) -> Any:
         dag_id="own", run_id=run.run_id, task_id="checkpoint", try_number=attempt, max_tries=0, stats_tags={}
     )
     instance.get_previous_dagrun = lambda _state: None
-    instance.xcom_push = PUSHED.__setitem__
     return {"dag_run": run, "ti": instance, "task": operator, "outlet_events": defaultdict[Any, Any](SimpleNamespace)}
 
 
@@ -94,7 +91,7 @@ def test_a_group_is_one_job_whose_failed_pipelines_alone_are_tried_again(
     server: ConnectServer, deployment: Deployment
 ) -> None:
     from airflow.sdk.exceptions import AirflowException
-    from statelib_airflow.group_operator import BEGUN, GroupCheckpointOperator
+    from statelib_airflow.group_operator import GroupCheckpointOperator
     from statelib_airflow.runtime.steps import state_asset
 
     def run(number: int, attempt: int, max_tries: int) -> tuple[Any, Any]:
@@ -109,12 +106,10 @@ def test_a_group_is_one_job_whose_failed_pipelines_alone_are_tried_again(
     write_rules(server, "raise ValueError('these events are wrong')")
     with pytest.raises(AirflowException, match=r"1 of 2 pipelines of group daily failed: sold: .*events are wrong"):
         run(1, 1, 1)
-    assert PUSHED[BEGUN] == {"moved": 1, "sold": 1}
     assert states_of(deployment) == {"moved": ["COMPLETED"], "sold": ["PENDING"]}
     write_rules(server)
     facts, context = run(1, 2, 1)
     assert {name: each["id"] for name, each in facts.items()} == {"moved": 1, "sold": 2}
-    assert PUSHED[BEGUN] == {"sold": 2}
     extras = {asset.name: event.extra["id"] for asset, event in context["outlet_events"].items()}
     assert extras == {"moved.state": 1, "sold.state": 2}
     write_rules(server, "raise ValueError('these events are wrong')")

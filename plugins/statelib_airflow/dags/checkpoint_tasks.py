@@ -100,11 +100,11 @@ def abort(pipeline: str) -> str:
     """Abort the run's checkpoint. The task is skipped if the checkpoint is complete."""
     from statelib.model.record import CheckpointState, why
 
-    context = get_current_context()
-    checkpoint_id = _pulled_id(context)
+    context, hook = get_current_context(), hook_of_run()
+    checkpoint_id = _pulled_id(context) or steps.pending_of_run(hook, pipeline, context)
     if checkpoint_id is None:
         raise AirflowSkipException("no checkpoint was begun: nothing to abort")
-    record = steps.abort(hook_of_run(), pipeline, checkpoint_id, runs.tasks_in_state(context, "failed"), context)
+    record = steps.abort(hook, pipeline, checkpoint_id, runs.tasks_in_state(context, "failed"), context)
     if record.state is CheckpointState.COMPLETED:
         raise AirflowSkipException(f"checkpoint {checkpoint_id} is complete: nothing to abort")
     return f"checkpoint {checkpoint_id} is {record.state}: {why(record)}"

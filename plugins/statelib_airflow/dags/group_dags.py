@@ -14,7 +14,7 @@ from statelib.errors import InvalidRequestError
 from statelib_airflow.dags import forms
 from statelib_airflow.dags.alerts import deadlines, notifiers
 from statelib_airflow.dags.dag_settings import DagSettings
-from statelib_airflow.group_operator import BEGUN, GroupCheckpointOperator
+from statelib_airflow.group_operator import GroupCheckpointOperator
 from statelib_airflow.hooks import hook_of_run
 from statelib_airflow.notifications import StatelibNotifier
 from statelib_airflow.runtime import runs, steps
@@ -69,7 +69,7 @@ def group_dag(
             outlets=[state_asset(pipeline.name) for pipeline in pipelines],
             execution_timeout=timedelta(seconds=sum(p.checkpoint.timeout_s for p in pipelines)),
         )
-        aborted: Any = abort()
+        aborted: Any = abort([pipeline.name for pipeline in pipelines])
         run >> aborted.as_teardown()
     return dag
 
@@ -105,17 +105,17 @@ def _deadlines(group: str, pipelines: Sequence[Pipeline]) -> list[Any] | None:
 
 
 @task(task_id="abort", retries=2)
-def abort() -> list[str]:
+def abort(pipelines: list[str]) -> list[str]:
     """Abort the checkpoints of the run that are still pending, as after a run that somebody ended. The task is skipped
     if there are none. Return the names of their pipelines."""
-    context = get_current_context()
-    begun = context["ti"].xcom_pull(task_ids=TASK, key=BEGUN) or {}
-    pending = [name for name, number in begun.items() if steps.is_pending(hook_of_run(), name, number)]
+    context, hook = get_current_context(), hook_of_run()
+    failed = runs.tasks_in_state(context, "failed")
+    pending = [(name, number) for name in pipelines if (number := steps.pending_of_run(hook, name, context))]
     if not pending:
         raise AirflowSkipException("no checkpoint is pending: nothing to abort")
-    for name in pending:
-        steps.abort(hook_of_run(), name, begun[name], runs.tasks_in_state(context, "failed"), context)
-    return pending
+    for name, number in pending:
+        steps.abort(hook, name, number, failed, context)
+    return [name for name, _ in pending]
 
 
 _DOCUMENT = """\

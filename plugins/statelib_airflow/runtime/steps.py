@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from statelib.model.checkpoint import DataInterval
     from statelib.model.failure import CheckpointFailureReason
     from statelib.model.ids import AttemptId, CheckpointId
-    from statelib.model.record import CheckpointRecord
+    from statelib.model.record import CheckpointRecord, CheckpointState
 
 log = logging.getLogger(__name__)
 
@@ -205,15 +205,28 @@ def announce_again(
 
 def completed_by_run(hook: StatelibHook, name: str, context: "Context") -> "CheckpointId | None":
     """Return the newest checkpoint that a task of this run began, if it is complete; None if there is none."""
-    from statelib.model.ids import PipelineName
     from statelib.model.record import CheckpointState
+
+    return _newest_of_run(hook, name, context, CheckpointState.COMPLETED)
+
+
+def pending_of_run(hook: StatelibHook, name: str, context: "Context") -> "CheckpointId | None":
+    """Return the newest checkpoint that a task of this run began, if it is pending; None if there is none. The task may
+    have been killed before it could push the id."""
+    from statelib.model.record import CheckpointState
+
+    return _newest_of_run(hook, name, context, CheckpointState.PENDING)
+
+
+def _newest_of_run(
+    hook: StatelibHook, name: str, context: "Context", state: "CheckpointState"
+) -> "CheckpointId | None":
+    from statelib.model.ids import PipelineName
 
     with failing_fast():
         catalog, pipeline = hook.deployment().catalog(), PipelineName(name)
         newest = catalog.browsing.begun_by(pipeline, runs.owner_prefix(context))
-        if newest is None or catalog.get(pipeline, newest).state is not CheckpointState.COMPLETED:
-            return None
-        return newest
+        return newest if newest is not None and catalog.get(pipeline, newest).state is state else None
 
 
 def _last_interval(deployment: "Deployment", record: "CheckpointRecord") -> "DataInterval | None":
@@ -259,15 +272,6 @@ def contents_of(record: "CheckpointRecord") -> dict[str, int | None]:
         "keys": record.keys,
         "entries": record.entries,
     }
-
-
-def is_pending(hook: StatelibHook, name: str, checkpoint_id: "CheckpointId") -> bool:
-    """Return whether a checkpoint is neither complete nor aborted."""
-    from statelib.model.ids import PipelineName
-    from statelib.model.record import CheckpointState
-
-    with failing_fast():
-        return hook.deployment().catalog().get(PipelineName(name), checkpoint_id).state is CheckpointState.PENDING
 
 
 def is_published(hook: StatelibHook, name: str, checkpoint_id: "CheckpointId") -> bool:

@@ -29,7 +29,7 @@ def run(monkeypatch: pytest.MonkeyPatch, begun: dict[str, Begun]) -> GroupCheckp
     monkeypatch.setattr(steps, "begin_checkpoint", begin_checkpoint)
     monkeypatch.setattr(steps, "announce_again", lambda *_: {"id": 4})
     monkeypatch.setattr(steps, "publish", lambda *_: None)
-    context: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1, xcom_push=lambda *_: None)}
+    context: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1)}
     outlets = [OTHER, *map(steps.state_asset, names.values())]
     task = GroupCheckpointOperator(task_id="checkpoints", group="hourly", pipelines=PIPELINES, outlets=outlets)
     task.execute(context)
