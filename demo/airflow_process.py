@@ -19,6 +19,10 @@ from demo.processes import family, kill, unused_ports
 
 SCHEDULER = "scheduler"
 COMPONENTS = ("api-server", SCHEDULER, "dag-processor")
+RESTARTED = (SCHEDULER, "triggerer")
+"""The components that are started again when they have ended. On SQLite they can end because the database was locked,
+or because they met rows of a write that was rolled back (ObjectDeletedError)."""
+RESTARTS_COUNT_FOR_S = 600.0
 STOP_AFTER_S = 20.0
 
 
@@ -142,9 +146,8 @@ def _wait_until_healthy(
 
 
 class Supervisor:
-    """A small service manager for the components. A scheduler that has ended is started again, up to ``restarts``
-    times, because on SQLite it can meet rows of a write that was rolled back (ObjectDeletedError). Any other component
-    that ends is an error."""
+    """A small service manager for the components. One of :data:`RESTARTED` that has ended is started again, at most
+    ``restarts`` times within :data:`RESTARTS_COUNT_FOR_S`. Any other component that ends is an error."""
 
     def __init__(
         self,
@@ -153,20 +156,23 @@ class Supervisor:
         log_of: Callable[[str], Path],
         restarts: int = 3,
     ) -> None:
-        self._processes, self._start, self._log_of, self._restarts_left = processes, start, log_of, restarts
+        self._processes, self._start, self._log_of, self._restarts = processes, start, log_of, restarts
+        self._restarted_at: list[float] = []
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Start the scheduler again if it has ended. Raises AirflowStartError, with the end of the log, if a component
-        has ended that may not."""
+        """Start the scheduler or the triggerer again if it has ended. Raises AirflowStartError, with the end of the
+        log, if a component has ended that may not."""
         with self._lock:
             for name, process in list(self._processes.items()):
                 if process.poll() is None:
                     continue
-                if name != SCHEDULER or not self._restarts_left:
+                now = time.monotonic()
+                self._restarted_at = [at for at in self._restarted_at if now - at < RESTARTS_COUNT_FOR_S]
+                if name not in RESTARTED or len(self._restarted_at) >= self._restarts:
                     tail = self._log_of(name).read_text(errors="replace")[-2000:]
                     raise AirflowStartError(f"Airflow: {name} ended; log {self._log_of(name)}:\n{tail}")
-                self._restarts_left -= 1
+                self._restarted_at.append(now)
                 print(f"Airflow's {name} ended and is started again; log {self._log_of(name)}", flush=True)
                 self._processes[name] = self._start(name)
 

@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-from demo.airflow_process import COMPONENTS, AirflowStartError, airflow, exclusive, free_ports, log_file, migrate
+from demo.airflow_process import COMPONENTS, AirflowStartError, airflow, exclusive, free_ports, migrate
 from demo.places import Places, Ports
 from demo.prepare import raw_flights, write_days
 
@@ -37,16 +37,14 @@ def main() -> int:
 
 
 def _serve(places: Places, port: int) -> None:
-    """Run Airflow until a signal ends this process. Raises AirflowStartError if a component ends."""
+    """Run Airflow until a signal ends this process. Raises AirflowStartError if a component ends for good."""
     logs = free_ports()
     ports = Ports(port, logs.worker_logs, logs.trigger_logs)
     with airflow(places, ports, (*COMPONENTS, "triggerer")) as running:
         print(f"Airflow: {running.url}   (no login; Ctrl-C stops everything)", flush=True)
         while True:
             time.sleep(1)
-            for name, process in running.processes.items():
-                if process.poll() is not None:
-                    raise AirflowStartError(f"{name} ended with status {process.returncode}: {log_file(places, name)}")
+            running.client.check()
 
 
 def _check_free(port: int) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -27,6 +27,7 @@ from tests.browser.tour_world import (
     write_history,
 )
 from tests.browser.watching import PATIENCE_MS, OpenPage, Watch, inaccessible, overflow
+from tests.support.airflow_database import airflow_database
 from tests.support.extent import cases
 from tests.support.worlds import CALM
 
@@ -80,7 +81,8 @@ def tour(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of these tests, and long enough for the signature of tokens",
     }
-    with exclusive(places):
+    with airflow_database() as database, exclusive(places):
+        places = replace(places, settings=database)
         migrate(places)
         write_history(places)
         with airflow(places, free_ports(), settings=settings) as running:

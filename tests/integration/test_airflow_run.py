@@ -1,14 +1,14 @@
-"""A real Airflow (scheduler, SQLite), real spark-submit: a driver killed, a run cleared, a file lost in between."""
+"""A real Airflow (scheduler, PostgreSQL), real spark-submit: a driver killed, a run cleared, a file lost in between."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import polars as pl
-import psutil
 import pytest
 import yaml
 
@@ -32,6 +32,8 @@ from tests.integration.airflow_mending import MENDED, assert_a_day_is_mended, me
 from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
 from tests.integration.airflow_reports import Received, check_received, listening
 from tests.integration.airflow_sources import BALANCES, assert_several_sources_are_applied, balances_file
+from tests.integration.spark_drivers import driver
+from tests.support.airflow_database import airflow_database
 from tests.support.extent import large
 from tests.support.worlds import CALM, publish_here
 
@@ -113,7 +115,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     (pipelines / f"{BALANCES}.yaml").write_text(balances_file())
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
-    with exclusive(places), listening(places) as receivers:
+    with airflow_database() as database, exclusive(places), listening(places) as receivers:
+        places = replace(places, settings=database)
         migrate(places)
         settings = CALM | receivers.settings | with_own_mend(places, root / "own")
         with airflow(places, free_ports(), (*COMPONENTS, "triggerer"), settings=settings) as running:
@@ -127,7 +130,7 @@ def test_three_days_are_completed_despite_a_dead_driver_a_cleared_run_and_a_lost
     """This is one story, because starting Airflow takes long and each part needs the one before."""
     client = world.client
     client.backfill(DAG, "2013-01-01", "2013-01-02")
-    wait_for(lambda: driver(world, 2), "the Spark driver of checkpoint 2").kill()
+    wait_for(lambda: driver(world.places, NAME, 2), "the Spark driver of checkpoint 2").kill()
     for day in ("2013-01-01", "2013-01-02"):
         run = world.wait(day)
         assert run.state == "success", client.failed_log(run)
@@ -222,7 +225,7 @@ def test_a_day_can_be_mended_by_hand(world: World) -> None:
 def test_marking_a_run_as_failed_ends_its_job_and_aborts_its_checkpoint(world: World) -> None:
     client, dag, day = world.client, f"{MARKED}.checkpoint", "2013-01-01"
     client.backfill(dag, day, day)
-    job = wait_for(lambda: driver(world, 1, MARKED), "the Spark driver of checkpoint 1")
+    job = wait_for(lambda: driver(world.places, MARKED, 1), "the Spark driver of checkpoint 1")
     (run,) = client.runs(dag)
     client.fail(dag, run.run_id)
     world.wait(day, dag)  # Airflow itself may then call the run a success: the task that registers was skipped.
@@ -368,27 +371,6 @@ def published_file(world: World, number: int) -> Path | None:
     manifest = open_checkpoint(str(directory)).manifest
     assert manifest is not None
     return directory / next(file.path for file in manifest.files if "/" not in file.path)
-
-
-def driver(world: World, number: int, name: PipelineName = NAME) -> psutil.Process | None:
-    """Return the JVM that spark-submit started for a checkpoint of this world, once it runs our Python code. Tests
-    that run at the same time have drivers with the same pipeline name and the same number."""
-    file = str(world.places.pipelines / f"{name}.yaml")
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if "java" in line[:1] or (line and line[0].endswith("/java")):
-            arguments = " ".join(line)
-            ours = "statelib_jobs/snapshot.py" in arguments and arguments.endswith(f"--checkpoint-id {number}")
-            if ours and file in line and _children(process):
-                return process
-    return None
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return [c for c in process.children() if "python" in c.name()]
-    except psutil.NoSuchProcess:
-        return []
 
 
 def wait_for(find: Callable[[], T | None], what: str) -> T:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.airflow_process import AirflowStartError, Supervisor
+from demo.airflow_process import RESTARTS_COUNT_FOR_S, AirflowStartError, Supervisor
 
 
 def ended() -> subprocess.Popen[bytes]:
@@ -31,6 +31,19 @@ def test_the_scheduler_is_restarted_a_limited_number_of_times(tmp_path: Path) ->
     with pytest.raises(AirflowStartError, match=r"scheduler ended; log .*\nthe reason"):
         watched.check()
     assert started == ["scheduler", "scheduler"]
+
+
+def test_the_triggerer_is_restarted_and_old_restarts_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    now = [0.0]
+    monkeypatch.setattr("demo.airflow_process.time.monotonic", lambda: now[0])
+    watched = supervisor({"triggerer": ended()}, started, tmp_path / "log")
+    for _ in range(4):
+        watched.check()
+        now[0] += RESTARTS_COUNT_FOR_S / 2 + 1
+    assert started == ["triggerer"] * 4
 
 
 def test_the_end_of_any_other_part_is_an_error(tmp_path: Path) -> None:

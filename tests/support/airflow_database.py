@@ -1,0 +1,21 @@
+"""A database for the Airflow of a test."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tests.support.postgresql_server import DATABASE_USER, NoServer, postgresql_server
+
+
+@contextmanager
+def airflow_database() -> Iterator[dict[str, str]]:
+    """Yield the settings with which Airflow keeps its metadata in a PostgreSQL that ends with the block. Without a
+    server there are none, and Airflow uses SQLite: on a busy machine its components can then end because the database
+    is locked."""
+    with ExitStack() as stack:
+        try:
+            socket = stack.enter_context(postgresql_server())
+        except NoServer:
+            yield {}
+            return
+        url = f"postgresql+psycopg://{DATABASE_USER}@/postgres?host={socket}"
+        yield {f"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN{kind}": url for kind in ("", "_ASYNC")}
