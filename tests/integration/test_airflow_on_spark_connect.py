@@ -18,6 +18,7 @@ from tests.integration import test_spark_connect
 from tests.integration.shop import environment
 from tests.integration.test_spark_connect import FIRST, states, write_rules
 from tests.support.connect_server import ConnectServer, connect_server
+from tests.support.extent import large
 from tests.support.worlds import CHECKOUT
 
 pytestmark = pytest.mark.timeout(1200)
@@ -136,6 +137,7 @@ def test_arguments_of_spark_submit_are_refused() -> None:
         job.execute(context_of(job, 1))
 
 
+@large("make test stops a client in test_spark_connect, and the one of an operator in test_connect_client")
 def test_a_killed_task_ends_its_client_and_the_tasks_of_the_server(
     server: ConnectServer, deployment: Deployment, tmp_path: Path
 ) -> None:

@@ -30,7 +30,13 @@ from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
 from tests.integration.airflow_mending import MENDED, assert_a_day_is_mended, mendable_file, with_own_mend
 from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
-from tests.integration.airflow_reports import Received, check_received, listening
+from tests.integration.airflow_reports import (
+    Received,
+    check_received,
+    check_restored_and_saved,
+    listening,
+    report_what_registers,
+)
 from tests.integration.airflow_sources import BALANCES, assert_several_sources_are_applied, balances_file
 from tests.integration.spark_drivers import driver
 from tests.support.airflow_database import airflow_database
@@ -115,13 +121,15 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     (pipelines / f"{BALANCES}.yaml").write_text(balances_file())
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
-    with airflow_database() as database, exclusive(places), listening(places) as receivers:
+    with airflow_database() as database:
         places = replace(places, settings=database)
-        migrate(places)
-        settings = CALM | receivers.settings | with_own_mend(places, root / "own")
-        with airflow(places, free_ports(), (*COMPONENTS, "triggerer"), settings=settings) as running:
-            running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup", "own_mend"})
-            yield World(places, running, receivers)
+        with exclusive(places), listening(places) as receivers:
+            migrate(places)
+            report_what_registers(places)
+            settings = CALM | receivers.settings | with_own_mend(places, root / "own")
+            with airflow(places, free_ports(), (*COMPONENTS, "triggerer"), settings=settings) as running:
+                running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup", "own_mend"})
+                yield World(places, running, receivers)
 
 
 def test_three_days_are_completed_despite_a_dead_driver_a_cleared_run_and_a_lost_file(
@@ -166,9 +174,11 @@ def test_three_days_are_completed_despite_a_dead_driver_a_cleared_run_and_a_lost
     last = world.completed()[-1]
     assert (last.checkpoint_id, last.base) == (4, 2)
     assert_state(world, flights, days=3)
+    check_received(world.received, world.completed())
     assert asset_extra(client) == {"id": 4, "bytes": last.size_bytes, "keys": last.keys, "entries": last.entries}
 
 
+@large("make test has test_wheel_in_airflow, test_tour and test_cleared_run")
 def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> None:
     client, dag = world.client, f"{STREAKS}.checkpoint"
     client.backfill(dag, "2013-01-01", "2013-01-02")
@@ -203,7 +213,8 @@ def test_a_savepoint_a_restore_and_a_replay_can_be_run_by_hand(world: World) -> 
     assert (savepoint.kind, savepoint.owner, savepoint.note) == (SnapshotKind.SAVEPOINT, Owner.USER, "the last")
     assert (savepoint.stop, savepoint.state) == (StopMode.DRAIN, CheckpointState.COMPLETED)
     assert [path.name for path in target.iterdir()] == [f"savepoint-{STREAKS}-4"]
-    check_received(world.received, world.records(STREAKS))
+    check_received(world.received, world.records(STREAKS)[:3])
+    check_restored_and_saved(world.received, savepoint)
 
     client.backfill(dag, "2013-01-03", "2013-01-03")
     refused = world.wait("2013-01-03", dag)
@@ -378,5 +389,5 @@ def wait_for(find: Callable[[], T | None], what: str) -> T:
     while time.monotonic() < deadline:
         if (answer := find()) is not None:
             return answer
-        time.sleep(0.2)
+        time.sleep(0.5)
     raise AssertionError(f"no {what} after {PATIENCE_S:.0f} s")

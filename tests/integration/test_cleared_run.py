@@ -16,7 +16,6 @@ from demo.places import Places, Ports, environment
 from statelib.flows.publication.steps import standings
 from statelib.flows.wiring import Deployment, deployment
 from tests.integration.shop import SALES, sales
-from tests.support.extent import large
 from tests.support.published import table_rows
 from tests.support.worlds import checkpoint_of
 
@@ -27,7 +26,6 @@ publish: {now: {target: "{data}/now", mode: table, state: total}}
 """
 
 
-@large("make test clears a run in test_airflow_run, and publishes without Airflow")
 def test_a_run_without_anything_to_apply_publishes(tmp_path: Path) -> None:
     places, target, variables = shop_in_airflow(tmp_path, REST)
     checkpoint_of(target, "sales", 1, sales(0))

@@ -21,6 +21,7 @@ from statelib.spark.session.remote_session import remote_session
 from statelib.storage.registry import new_attempt
 from tests.integration.shop import environment
 from tests.support.connect_server import ConnectServer, connect_server
+from tests.support.extent import large
 from tests.support.tls_front import self_signed, tls_front
 from tests.support.worlds import new_deployment
 
@@ -177,6 +178,7 @@ def test_events_that_spark_moves_are_counted_and_wrong_expressions_are_refused(
     assert "PATH_NOT_FOUND" in refused(server, deployment, "run", "moved")
 
 
+@large("make test previews a correction for its approval with spark-submit, test_tour")
 def test_a_correction_is_previewed_for_its_approval_and_made(server: ConnectServer, deployment: Deployment) -> None:
     done(server, deployment, "run", "moved", "--end", "2026-01-03")
     (Path(deployment.data) / "2026-01-01.csv").write_text("shop,amount\na,5\nb,1\nb,1\n")

@@ -22,7 +22,7 @@ from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CALM = {
-    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "1800",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
 }
 """Settings of an Airflow in tests, whose pipeline files do not change: it uses a third of the processor time when it
