@@ -197,6 +197,7 @@ def announce_again(
     """Send the asset events of a checkpoint that an earlier run completed. Return the same as :func:`register`."""
     from statelib.model.ids import PipelineName
 
+    observing.in_log(name, checkpoint_id)
     with failing_fast():
         deployment = hook.deployment()
         record = deployment.catalog().get(PipelineName(name), checkpoint_id)
