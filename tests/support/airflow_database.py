@@ -1,5 +1,6 @@
 """A database for the Airflow of a test."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -9,12 +10,13 @@ from tests.support.postgresql_server import DATABASE_USER, NoServer, postgresql_
 @contextmanager
 def airflow_database() -> Iterator[dict[str, str]]:
     """Yield the settings with which Airflow keeps its metadata in a PostgreSQL that ends with the block. Without a
-    server there are none, and Airflow uses SQLite: on a busy machine its components can then end because the database
-    is locked."""
+    server there are none, and a warning says that Airflow uses SQLite: on a busy machine its components can then end
+    because the database is locked."""
     with ExitStack() as stack:
         try:
             socket = stack.enter_context(postgresql_server())
-        except NoServer:
+        except NoServer as reason:
+            warnings.warn(f"Airflow uses SQLite: {reason}", stacklevel=3)
             yield {}
             return
         url = f"postgresql+psycopg://{DATABASE_USER}@/postgres?host={socket}"
