@@ -93,7 +93,7 @@ def airflow(
     env = environment(places, ports) | dict(settings or {})
     url = f"http://127.0.0.1:{ports.api}"
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    supervisor = Supervisor(processes, lambda name: _start(places, name, env), lambda name: log_file(places, name))
+    supervisor = Supervisor(processes, lambda name: _start(places, name, env), lambda name: _log_file(places, name))
     client = AirflowClient(url, supervisor.check)
     try:
         for name in components:
@@ -108,7 +108,7 @@ def _airflow_binary(places: Places) -> str:
     return str(Path(environment(places, Ports())["PATH"].split(os.pathsep)[0]) / "airflow")
 
 
-def log_file(places: Places, component: str) -> Path:
+def _log_file(places: Places, component: str) -> Path:
     """Return the log file of a component."""
     return places.airflow / f"{component}.log"
 
@@ -117,7 +117,7 @@ def _start(places: Places, component: str, env: dict[str, str]) -> subprocess.Po
     """Start a component in a session of its own: Ctrl-C reaches only this process, which then ends the components in
     order."""
     log: IO[bytes]
-    with log_file(places, component).open("ab") as log:
+    with _log_file(places, component).open("ab") as log:
         return subprocess.Popen(  # noqa: S603
             [_airflow_binary(places), component],
             env=env,
@@ -140,8 +140,8 @@ def _wait_until_healthy(
         if ended or late:
             name = ended[0] if ended else next(iter(processes))
             what = f"{name} ended" if ended else f"not healthy after {patience_s:.0f} s"
-            tail = log_file(places, name).read_text(errors="replace")[-2000:]
-            raise AirflowStartError(f"Airflow: {what}; log {log_file(places, name)}:\n{tail}")
+            tail = _log_file(places, name).read_text(errors="replace")[-2000:]
+            raise AirflowStartError(f"Airflow: {what}; log {_log_file(places, name)}:\n{tail}")
         time.sleep(0.3)
 
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -81,8 +81,7 @@ def tour(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of these tests, and long enough for the signature of tokens",
     }
-    with airflow_database() as database, exclusive(places):
-        places = replace(places, settings=database)
+    with airflow_database(places) as places, exclusive(places):
         migrate(places)
         write_history(places)
         with airflow(places, free_ports(), settings=settings) as running:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,15 +120,13 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     (pipelines / f"{BALANCES}.yaml").write_text(balances_file())
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
-    with airflow_database() as database:
-        places = replace(places, settings=database)
-        with exclusive(places), listening(places) as receivers:
-            migrate(places)
-            report_what_registers(places)
-            settings = CALM | receivers.settings | with_own_mend(places, root / "own")
-            with airflow(places, free_ports(), (*COMPONENTS, "triggerer"), settings=settings) as running:
-                running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup", "own_mend"})
-                yield World(places, running, receivers)
+    with airflow_database(places) as places, exclusive(places), listening(places) as receivers:
+        migrate(places)
+        report_what_registers(places)
+        settings = CALM | receivers.settings | with_own_mend(places, root / "own")
+        with airflow(places, free_ports(), (*COMPONENTS, "triggerer"), settings=settings) as running:
+            running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup", "own_mend"})
+            yield World(places, running, receivers)
 
 
 def test_three_days_are_completed_despite_a_dead_driver_a_cleared_run_and_a_lost_file(

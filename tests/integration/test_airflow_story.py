@@ -1,7 +1,6 @@
 """A day with wrong data in a real Airflow: restore, repair and replay, while a team's own DAG runs beside it."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,8 +55,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, flights: pl.DataFrame) -> 
     places.make_directories()
     write_days(flights.filter(pl.col("time_hour") < datetime(2013, 1, 8, tzinfo=UTC)), places.data / "flights")
     settings = CALM | with_own_dags(places, root / "own", {"own_restore.py": OWN_RESTORE})
-    with airflow_database() as database, exclusive(places):
-        places = replace(places, settings=database)
+    with airflow_database(places) as places, exclusive(places):
         migrate(places)
         with airflow(places, free_ports(), settings=settings) as up:
             wanted = {f"{NAME}.restore", f"{STREAKS}.dispose", "example_own_dag", "state_verify", "own_restore"}

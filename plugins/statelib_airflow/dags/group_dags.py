@@ -109,10 +109,10 @@ def abort(pipelines: list[str]) -> list[str]:
     """Abort the checkpoints of the run that are still pending, as after a run that somebody ended. The task is skipped
     if there are none. Return the names of their pipelines."""
     context, hook = get_current_context(), hook_of_run()
-    failed = runs.tasks_in_state(context, "failed")
     pending = [(name, number) for name in pipelines if (number := steps.pending_of_run(hook, name, context))]
     if not pending:
         raise AirflowSkipException("no checkpoint is pending: nothing to abort")
+    failed = runs.tasks_in_state(context, "failed")
     for name, number in pending:
         steps.abort(hook, name, number, failed, context)
     return [name for name, _ in pending]
