@@ -59,22 +59,23 @@ class HeapTable:
         return values.take(pa.array(np.cumsum(present) - 1, mask=~present))
 
     def replaced(self, keys: Ragged, rows: Rows, values: Ragged, removed: npt.NDArray[np.bool_]) -> "HeapTable":
-        """Return a table in which ``keys`` have ``values``, without the keys that are true in ``removed``. ``rows``:
-        the rows of ``keys`` in this table, -1 for a new key."""
+        """Return a table in which ``keys`` have ``values``, without the keys that are true in ``removed``, whose values
+        have no bytes. ``rows``: the rows of ``keys`` in this table, -1 for a new key."""
         present = rows >= 0
         overwritten = None if removed.any() else self.values.overwritten(values, rows)
         if overwritten is not None:
             new_keys = _joined(self.keys, keys.take(np.flatnonzero(~present)))
             return HeapTable(self.descriptor, new_keys, overwritten)
+        put = np.flatnonzero(~removed)
+        written = Ragged(values.data, np.append(values.offsets[put], values.offsets[-1]))
+        places, updates = len(self) + np.arange(len(put)), present[put]
         source = np.arange(len(self), dtype=np.int64)
-        updated = np.flatnonzero(present & ~removed)
-        source[rows[updated]] = len(self) + updated
+        source[rows[put[updates]]] = places[updates]
         keep = np.ones(len(self), np.bool_)
         keep[rows[present & removed]] = False
-        added = np.flatnonzero(~present & ~removed)
-        from_values = np.concatenate([source[keep], len(self) + added])
-        new_keys = _joined(_filtered(self.keys, keep), keys.take(added))
-        return HeapTable(self.descriptor, new_keys, self.values.replaced(values, from_values))
+        from_values = np.concatenate([source[keep], places[~updates]])
+        new_keys = _joined(_filtered(self.keys, keep), keys.take(put[~updates]))
+        return HeapTable(self.descriptor, new_keys, self.values.replaced(written, from_values))
 
     def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.LargeBinaryArray]) -> "HeapTable":
         """Return a table with further rows after its own. The table must not have any of their keys. The list ``keys``

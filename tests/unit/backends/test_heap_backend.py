@@ -109,3 +109,44 @@ def _counted(backend: HeapKeyedStateBackend, state: str) -> StateStatistics:
     """Return the statistics of the stored entries, counted without the backend's own."""
     rows = join_rows(list(backend.scan(state)))
     return statistics_of(rows, prefix_width(backend.schema.max_parallelism), backend.key_group_range)
+
+
+@pytest.mark.parametrize("longest", [0, 5])
+def test_values_are_right_after_any_writes_and_loads(longest: int) -> None:
+    """Values of one length are overwritten; others stay where they are, and are read from several chunks."""
+    random = np.random.default_rng(longest)
+    table, expected = empty_table(MEANS), {}
+    for step in range(60):
+        keys = [b"%02d" % key for key in random.permutation(100)[: random.integers(1, 9)]]
+        values = [bytes([step]) * int(4 + random.integers(0, longest + 1)) for _ in keys]
+        removed = random.random(len(keys)) < random.choice([0, 0.3])
+        put = [b"" if gone else value for value, gone in zip(values, removed, strict=True)]
+        table = table.replaced(from_list(keys), table.find(from_list(keys)), from_list(put), removed)
+        expected.update(zip(keys, values, strict=True))
+        for key, gone in zip(keys, removed, strict=True):
+            if gone:
+                del expected[key]
+        if random.random() < 0.3:
+            loaded = {b"%03d" % (step * 4 + i): b"loaded"[: 6 - longest // 5 * i] for i in range(4)}
+            table = table.appended(*([pa.array(list(part), pa.large_binary())] for part in (loaded, loaded.values())))
+            expected |= loaded
+        if random.random() < 0.7:
+            found = [(rows.keys.to_list(), rows.values.to_list()) for rows in table.batches()]
+            found = [pair for columns in found for pair in zip(*columns, strict=True)]
+            assert found == sorted(expected.items())
+            asked = random.permutation(len(table))[:7]
+            pairs = zip(table.keys.take(pa.array(asked)).to_pylist(), table.values.take(asked).to_list(), strict=True)
+            assert all(expected[key] == value for key, value in pairs)
+            assert table.values.sizes.tolist() == [len(expected[key]) for key in table.keys.to_pylist()]
+
+
+def test_a_write_copies_no_value_that_it_does_not_change() -> None:
+    stored = pa.array([b"a", b"bb", b"ccc"], pa.large_binary())
+    table = empty_table(MEANS).appended([stored], [stored])
+    values = from_list([b"new"])
+    written = table.replaced(from_list([b"bb"]), np.array([1]), values, np.array([False]))
+    assert written.values.chunks[0] is table.values.chunks[0]
+    assert written.values.take(np.array([2, 1, 0])).to_list() == [b"ccc", b"new", b"a"]
+    again = written.replaced(from_list([b"bb"]), np.array([1]), values, np.array([True]))
+    assert again.values.take(np.array([1, 0])).to_list() == [b"ccc", b"a"]
+    assert sum(len(chunk) for chunk in again.values.chunks) == 3  # the value that was replaced first is no longer there
