@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import Grouping, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
-from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, null_where
+from statelib.aggregates.sketches.stored import merged_in_parts, null_where
 from statelib.errors import InvalidRequestError
-from statelib.serializers.columns.arrow import byte_array
-from statelib.wire.ragged import Ragged, copy_spans, offsets_of
+from statelib.serializers.columns.arrow import byte_array, byte_rows
+from statelib.wire.ragged import Ragged, join, offsets_of
 
 POSITIONS = 32_768
 """The number of bits of a bitmap of Spark."""
@@ -39,37 +40,49 @@ class Bitmap:
                 "bitmap_bucket_number(...)",
             )
         bits = np.left_shift(1, positions % 8).astype(np.uint8)
-        none_before = StoredSketches.of(pa.nulls(0, pa.binary()))
-        return _bitmaps(grouping.codes[rows], positions // 8, bits, grouping.size, none_before)
+        nothing = pa.repeat(pa.scalar(b""), grouping.size)
+        return _bitmaps(grouping.codes[rows], positions // 8, bits, nothing)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
 
     def _merged(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        stored = StoredSketches.of(before)
-        stored = stored.taken(stored.lengths > 0)
-        is_short = stored.data[stored.starts + stored.lengths - 1] != 0
-        parts = [_bits(part) for part in (stored.taken(~is_short), StoredSketches.of(more))]
-        codes, places, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return _bitmaps(codes, places, bits, len(before), stored.taken(is_short))
+        before, more = before.fill_null(b""), more.fill_null(b"")
+        added = [_bits(byte_rows(more))]
+        if (ends := _ends_in_zero(byte_rows(before))).any():
+            nothing, mask = pa.scalar(b""), pa.array(ends)
+            added.append(_bits(byte_rows(pc.if_else(mask, before, nothing))))
+            before = pc.if_else(mask, nothing, before)
+        codes, places, bits = (np.concatenate(column) for column in zip(*added, strict=True))
+        return _bitmaps(codes, places, bits, before)
 
 
-def _bits(stored: StoredSketches) -> tuple[Rows, Rows, Bits]:
-    """Return (row, index of the byte, byte) of the bytes that are not 0."""
-    rows = stored.copied()
-    used = np.flatnonzero(rows.data)
+def _ends_in_zero(rows: Ragged) -> npt.NDArray[np.bool_]:
+    """Return whether the last byte of each row is 0."""
+    result, filled = np.zeros(len(rows), np.bool_), np.flatnonzero(rows.lengths)
+    result[filled] = rows.data[rows.offsets[filled + 1] - 1] == 0
+    return result
+
+
+def _bits(rows: Ragged) -> tuple[Rows, Rows, Bits]:
+    """Return (row, index of the byte in its row, byte) of the bytes that are not 0."""
+    begin, end = int(rows.offsets[0]), int(rows.offsets[-1])
+    words = np.zeros(-(-(end - begin) // 8), np.uint64)  # there are few bytes that are not 0, so most words are 0, too
+    words.view(np.uint8)[: end - begin] = rows.data[begin:end]
+    word = np.flatnonzero(words)
+    of_words, byte = np.nonzero(words[word].view(np.uint8).reshape(-1, 8))
+    used = begin + 8 * word[of_words] + byte
     counts = np.diff(np.searchsorted(used, rows.offsets))
-    return np.repeat(stored.rows, counts), used - np.repeat(rows.starts, counts), rows.data[used]
+    return np.repeat(np.arange(len(rows)), counts), used - np.repeat(rows.starts, counts), rows.data[used]
 
 
-def _bitmaps(codes: Rows, places: Rows, bits: Bits, size: int, before: StoredSketches) -> pa.Array:
+def _bitmaps(codes: Rows, places: Rows, bits: Bits, before: pa.Array) -> pa.Array:
     """Return the bitmap of each group, null for a group without bits. ``places`` are the indexes of the bytes. The bits
-    are added to those of ``before``, which are copied as they are: their last bytes are not 0."""
-    lengths = np.zeros(size, np.int64)
-    lengths[before.rows] = before.lengths
+    are added to the bitmaps ``before``, whose last bytes are not 0; those of groups without bits have no bytes."""
+    stored = byte_rows(before)
+    lengths = stored.lengths
     np.maximum.at(lengths, codes, places + 1)
-    offsets = offsets_of(lengths)
-    data = np.zeros(int(offsets[-1]), np.uint8)
-    copy_spans(before.data, before.starts, data, offsets[before.rows], before.lengths)
-    np.bitwise_or.at(data, offsets[codes] + places, bits)
-    return null_where(lengths == 0, byte_array(Ragged(data, offsets), pa.binary()))
+    added = offsets_of(lengths - stored.lengths)
+    rows = join([stored, Ragged(np.zeros(added[-1], np.uint8), added)])
+    np.bitwise_or.at(rows.data, rows.offsets[codes] + places, bits)
+    return null_where(lengths == 0, byte_array(rows, pa.binary()))
