@@ -264,6 +264,15 @@ def test_entries_are_ordered_by_group_and_rank(pairs: list[tuple[int, int]]) -> 
     )
 
 
+def test_the_entries_of_two_ordered_columns_are_merged() -> None:
+    """They are two ascending runs, which are sorted in another way. Some ranks differ in their lower halves only."""
+    random = np.random.default_rng(1)
+    runs = [sorted((int(code), int(rank)) for code, rank in random.integers(0, 40, (2000, 2))) for _ in range(2)]
+    codes, ranks = (np.array([pair[i] for run in runs for pair in run]) for i in (0, 1))
+    order = order_in_groups(codes, ranks.astype(np.uint64))
+    assert list(zip(codes[order].tolist(), ranks[order].tolist(), strict=True)) == sorted(runs[0] + runs[1])
+
+
 @given(st.lists(st.floats(allow_nan=False).map(lambda value: value + 0.0)))
 def test_ranks_are_in_the_order_of_the_doubles(values: list[float]) -> None:
     column = np.array(values, np.float64)

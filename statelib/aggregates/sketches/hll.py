@@ -18,6 +18,7 @@ from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts,
 from statelib.errors import CorruptStateError
 from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Bytes, from_fixed
+from statelib.wire.sorting import sort_kind
 
 LG_K = 12
 """The binary logarithm of the number of slots, which is the default of DataSketches and of Spark."""
@@ -112,7 +113,8 @@ def _modes(stored: StoredSketches, column: str) -> npt.NDArray[np.int64]:
 
 def _sketches(codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]], size: int) -> pa.Array:
     """Return the sketch of each group, null for a group without coupons and registers."""
-    pairs = np.sort((codes.astype(np.uint64) << np.uint64(32)) | coupons)
+    pairs = (codes.astype(np.uint64) << np.uint64(32)) | coupons
+    pairs.sort(kind=sort_kind(pairs))
     pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=~pairs[:1]))]
     codes, coupons = (pairs >> np.uint64(32)).astype(np.int64), pairs.astype(np.uint32)
     counts = np.bincount(codes, minlength=size)

@@ -5,10 +5,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.keys.numbers import Words, is_ascending, key_numbers
+from statelib.backends.keys.numbers import Words, first_numbers, is_ascending, key_numbers
 from statelib.backends.keys.order import coded
 from statelib.wire.digest import byte_hashes
 from statelib.wire.ragged import Ragged, as_arrow
+from statelib.wire.sorting import order_of, sort_kind
 
 Rows = npt.NDArray[np.int64]
 _LARGE = 1 << 16
@@ -16,6 +17,8 @@ _LARGE = 1 << 16
 cache."""
 _HASHED_BYTES = 64
 """The longest keys, in bytes, whose hashes are computed in less time than a hash table takes."""
+_FEW_SHARED = 16
+"""Stored keys are found by their first bytes if at most one of so many has those of another key."""
 _ROW_BITS, _ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
@@ -30,7 +33,10 @@ def find_rows(held: Ragged, keys: Ragged) -> Rows:
         if are_large or is_ascending(numbers[:1]):
             return _rows_of_numbers(*numbers)
         return _rows_in_hash_table(*map(pa.array, numbers))
-    rows = _rows_by_hash(held, keys) if are_large and held.width == keys.width else None
+    rows = None
+    if are_large and held.width and held.width == keys.width:
+        rows = _rows_by_first_bytes(held, keys)
+        rows = _rows_by_hash(held, keys) if rows is None else rows
     return _rows_in_hash_table(as_arrow(held), as_arrow(keys)) if rows is None else rows
 
 
@@ -41,10 +47,11 @@ def grouped(keys: Ragged) -> tuple[Rows, Rows]:
     if numbers is None:
         codes, order = coded(keys)[0].astype(np.uint64), np.arange(len(keys), dtype=np.uint64)
     else:
-        order = np.argsort(numbers[0]).astype(np.uint64)
+        order = order_of(numbers[0]).astype(np.uint64)
         codes = np.cumsum(_begins(numbers[0][order]), dtype=np.uint64)
     # the order of equal keys is that of their rows; sorting such numbers is several times faster than a stable sort
-    places = np.sort(codes << _ROW_BITS | order)
+    places = codes << _ROW_BITS | order
+    places.sort(kind=sort_kind(places))
     return (places & _ROW).astype(np.int64), np.flatnonzero(_begins(places >> _ROW_BITS))
 
 
@@ -59,16 +66,43 @@ def _rows_of_numbers(held: Words, keys: Words) -> Rows:
     """Return the row of each number. Both sides are sorted first, because a search for ascending numbers in ascending
     numbers stays in the processor's cache."""
     if not is_ascending([keys]):
-        order = np.argsort(keys)
+        order = order_of(keys)
         rows = np.empty(len(keys), np.int64)
         rows[order] = _rows_of_numbers(held, keys[order])
         return rows
     if not is_ascending([held]):
-        order = np.argsort(held)
+        order = order_of(held)
         rows = _rows_of_numbers(held[order], keys)
         return np.where(rows < 0, -1, order[rows])
     at = np.minimum(np.searchsorted(held, keys), len(held) - 1)
     return np.where(held[at] == keys, at, -1)
+
+
+def _rows_by_first_bytes(held: Ragged, keys: Ragged) -> Rows | None:
+    """Return the row of each key, found by the first bytes in which keys differ. All keys have one length. Return None
+    if many keys of ``held`` are equal in these bytes.
+
+    Stored keys are in the order of their bytes, so that sorting them costs next to nothing."""
+    of_held, of_keys = first_numbers(held, keys)
+    order = order_of(of_held)
+    of_held = of_held[order]
+    is_shared = np.append(False, of_held[1:] == of_held[:-1])
+    if np.count_nonzero(is_shared) * _FEW_SHARED > len(held):
+        return None
+    rows = _rows_of_numbers(of_held, of_keys)
+    hits = np.flatnonzero(rows >= 0)
+    if not len(hits):
+        return rows
+    is_shared[:-1] |= is_shared[1:]
+    unsure = hits[is_shared[rows[hits]]]
+    rows[hits] = order[rows[hits]]
+    differs = (held.take(rows[hits]).matrix != keys.take(hits).matrix).any(axis=1)
+    rows[hits[differs]] = -1
+    if len(unsure):
+        shared = order[is_shared]
+        found = _rows_in_hash_table(as_arrow(held.take(shared)), as_arrow(keys.take(unsure)))
+        rows[unsure] = np.where(found < 0, -1, shared[found])
+    return rows
 
 
 def _rows_by_hash(held: Ragged, keys: Ragged) -> Rows | None:

@@ -23,6 +23,14 @@ def key_numbers(*sides: Ragged) -> list[Words] | None:
     return None if differing is None else [_packed(matrix, differing)[0] for matrix in matrices]
 
 
+def first_numbers(*sides: Ragged) -> list[Words]:
+    """Return eight bytes of each row as one number, the first ones in which a sample of the rows differs. Equal rows
+    have equal numbers, but so may others. All rows have one length, which is not 0."""
+    matrices = [rows.matrix for rows in sides]
+    columns: list[int] = np.flatnonzero(_differing_in_sample(matrices))[:_WORD].tolist()
+    return [_packed(matrix, columns)[0] for matrix in matrices]
+
+
 def sort_columns(keys: Ragged) -> list[Words]:
     """Return the bytes of at least one key as columns of numbers, whose order is that of the bytes.
 
@@ -56,17 +64,23 @@ def is_ascending(columns: list[Words]) -> bool:
 
 def _differing(matrices: list[Bytes], most: int) -> list[int] | None:
     """Return the columns in which the rows of all matrices differ, or None if they are more than ``most``."""
-    first = matrices[0][0]
-    differs = np.zeros(len(first), np.bool_)
-    for matrix in matrices:
-        sampled = matrix[:: max(len(matrix) // _SAMPLED, 1)]
-        differs |= (sampled != first).any(axis=0)
+    first, differs = matrices[0][0], _differing_in_sample(matrices)
     for column in np.flatnonzero(~differs).tolist():
         if int(np.count_nonzero(differs)) > most:
             return None
         differs[column] = any(bool((matrix[:, column] != first[column]).any()) for matrix in matrices)
     columns: list[int] = np.flatnonzero(differs).tolist()
     return columns if len(columns) <= most else None
+
+
+def _differing_in_sample(matrices: list[Bytes]) -> npt.NDArray[np.bool_]:
+    """Return whether some rows of the matrices differ in each column."""
+    first = matrices[0][0]
+    differs = np.zeros(len(first), np.bool_)
+    for matrix in matrices:
+        sampled = matrix[:: max(len(matrix) // _SAMPLED, 1)]
+        differs |= (sampled != first).any(axis=0)
+    return differs
 
 
 def _packed(matrix: Bytes, columns: list[int]) -> list[Words]:

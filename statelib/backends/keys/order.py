@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from statelib.backends.keys.numbers import is_ascending, key_numbers, sort_columns
 from statelib.wire.ragged import Ragged, as_arrow, as_ragged
+from statelib.wire.sorting import order_of
 
 _LONGEST_AS_WORDS = 64
 """The largest key in bytes that is sorted as 64-bit words. Longer keys would need too many sort columns; Arrow compares
@@ -25,7 +26,7 @@ def byte_order(keys: Ragged) -> npt.NDArray[np.int64]:
     words = sort_columns(keys)
     if is_ascending(words):
         return np.arange(len(keys), dtype=np.int64)
-    order = np.argsort(words[0])  # not stable, but several times faster; most keys already differ in the first word
+    order = order_of(words[0])  # several times as fast as a stable sort; most keys already differ in the first word
     ordered = words[0][order]
     tied = ordered[1:] == ordered[:-1]
     if bool(tied.any()):
@@ -41,7 +42,7 @@ def quick_order(keys: Ragged) -> npt.NDArray[np.int64] | None:
 
     A caller uses it to make a later lookup of the keys faster."""
     numbers = key_numbers(keys) if len(keys) else None
-    return None if numbers is None or is_ascending(numbers) else np.asarray(np.argsort(numbers[0]), np.int64)
+    return None if numbers is None or is_ascending(numbers) else order_of(numbers[0])
 
 
 def equal_neighbours(keys: Ragged) -> npt.NDArray[np.int64]:

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.aggregates.grouping import group_rows
+from statelib.aggregates.grouping import Grouping, group_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator.emitted_rows import EmittedRows
 from statelib.backends.operator.state import OperatorStateBackend
 from statelib.functions.declared import AggregateFunction
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, merged, spans_of, stacked
-from statelib.functions.sessions.window_sets import Keys, WindowSet, read_windows, write_windows
+from statelib.functions.sessions.window_sets import Keys, WindowSet, in_stored_order, read_windows, write_windows
 from statelib.functions.state_function import Ignored, Progress
 from statelib.functions.timers import Timers, register, remove, replace, take_due
 from statelib.functions.windows import event_times
@@ -136,8 +136,7 @@ class SessionFunction:
     ) -> tuple[Keys, Merge]:
         """Return the distinct keys of the events, and how the events and the open windows of these keys merge."""
         times = event_times(self.state, self.window.column, events)
-        grouping = group_rows([keys])
-        distinct = Keys(keys, groups).take(grouping.first)
+        distinct, grouping = in_stored_order(backend, self.state, Keys(keys, groups))
         stored = read_windows(backend, self.state, distinct)
         new, of_events = merged(SessionWindows(grouping.codes, times, times + self.window.gap_ms))
         windows, codes = merged(stacked(new, stored.windows))
@@ -166,8 +165,9 @@ class SessionFunction:
         codes = merge.of_stored[rows]
         alone = np.bincount(codes, minlength=len(merge.windows))[codes] == 1
         stays = alone & merge.stored.places.take(rows).equal(merge.windows.take(codes))
-        rows = rows[~stays]
-        self._move(backend, keys, merge.stored.places.take(rows), merge.windows.take(merge.of_stored[rows]))
+        rows, codes = rows[~stays], codes[~stays]
+        sources, targets = merge.stored.places.take(rows), merge.windows.take(codes)
+        self._move(backend, keys, sources, targets, group_rows([pa.array(codes)]))
 
     def _replace_windows(self, backend: KeyedStateBackend, keys: Keys, merge: Merge) -> None:
         """Store the accepted windows in place of those that are part of them, and set their timers."""
@@ -191,7 +191,8 @@ class SessionFunction:
         after = stored.take(~closing).of_owners(owners, len(keys.values))
         write_windows(backend, self.state, keys.take(owners), after)
         moves = closing & ~stored.places.equal(stored.windows)
-        self._move(backend, keys, stored.places.take(moves), stored.windows.take(moves))
+        ends = stored.windows.take(moves)
+        self._move(backend, keys, stored.places.take(moves), ends, ends.grouped())
         return stored.windows.take(closing)
 
     def _emit(self, backend: KeyedStateBackend, keys: Keys, ended: SessionWindows, emitted: EmittedRows) -> None:
@@ -201,11 +202,18 @@ class SessionFunction:
         for output in self.outputs:
             emitted.add(output, pa.table(columns, schema=emitted.schemas[output]))
 
-    def _move(self, backend: KeyedStateBackend, keys: Keys, sources: SessionWindows, targets: SessionWindows) -> None:
-        """Merge the contents of each source into those of the target in the same row."""
+    def _move(
+        self,
+        backend: KeyedStateBackend,
+        keys: Keys,
+        sources: SessionWindows,
+        targets: SessionWindows,
+        grouping: Grouping,
+    ) -> None:
+        """Merge the contents of each source into those of the target in the same row. ``grouping``: the groups of equal
+        targets of one key."""
         if not len(sources):
             return
-        grouping = targets.grouped()
         moved, joined = (self._entries(backend, keys, spans) for spans in (sources, targets.take(grouping.first)))
         self.inner.join(backend, moved, joined, grouping.codes)
 

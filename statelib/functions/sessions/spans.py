@@ -11,6 +11,7 @@ from statelib.model.types import TIME_WINDOW
 from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.registry import codec_of
 from statelib.serializers.scalars.windows import MOMENT
+from statelib.wire.sorting import order_of
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -40,7 +41,7 @@ class SessionWindows:
 
     def order(self) -> Longs:
         """Return the row numbers in the order of key and start. There must be a window."""
-        return np.argsort(_numbered(self.owners, self.starts))
+        return order_of(_numbered(self.owners, self.starts))
 
     def as_namespaces(self) -> pa.Array:
         """Return the windows as namespaces."""

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.aggregates.grouping import list_array
+from statelib.aggregates.grouping import Grouping, group_rows, list_array
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.keys.order import quick_order
 from statelib.functions.sessions.spans import Longs, Mask, SessionWindows, spans_of, stacked
@@ -53,6 +53,16 @@ class WindowSet:
         numbers[owners] = np.arange(len(owners))
         wanted = self.take(numbers[self.windows.owners] >= 0)
         return WindowSet(*(replace(spans, owners=numbers[spans.owners]) for spans in (wanted.windows, wanted.places)))
+
+
+def in_stored_order(backend: KeyedStateBackend, state: str, keys: Keys) -> tuple[Keys, Grouping]:
+    """Return the distinct keys, and the groups of equal keys, which are numbered by them. If it is cheap, the keys are
+    in the order of their entries: then the entries of their windows are, too, and are found without sorting."""
+    grouping = group_rows([keys.values])
+    distinct = keys.take(grouping.first)
+    descriptor = backend.schema.state(window_set(state))
+    order = quick_order(encode_keys(backend.schema, descriptor, distinct.values, distinct.groups))
+    return (distinct, grouping) if order is None else (distinct.take(order), grouping.ordered(order))
 
 
 def read_windows(backend: KeyedStateBackend, state: str, keys: Keys) -> WindowSet:
