@@ -202,7 +202,7 @@ def big_endian_words(data: Bytes, starts: npt.NDArray[np.integer]) -> npt.NDArra
     return np.asarray(spans(data, starts, 8).view(">u8").reshape(-1), np.uint64)
 
 
-def rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int64]] | None:
+def _rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int64]] | None:
     """Return row numbers grouped by the length of the row, in ascending order of length.
 
     Return None if the groups would have so few rows on average that moving the rows one by one is cheaper.
@@ -227,7 +227,7 @@ def copy_spans(
             if length := int(lengths[0]):
                 _all_spans(out, length)[places[a:b]] = _all_spans(data, length)[starts[a:b]]
             continue
-        groups = rows_by_length(lengths[a:b])
+        groups = _rows_by_length(lengths[a:b])
         if groups is None:
             _one_by_one(data, starts[a:b], out, places[a:b], lengths[a:b])
             continue

@@ -100,8 +100,8 @@ def _rows_by_first_bytes(held: Ragged, keys: Ragged) -> Rows | None:
     rows[hits[differs]] = -1
     if len(unsure):
         shared = order[is_shared]
-        found = _rows_in_hash_table(as_arrow(held.take(shared)), as_arrow(keys.take(unsure)))
-        rows[unsure] = np.where(found < 0, -1, shared[found])
+        places = _rows_in_hash_table(as_arrow(held.take(shared)), as_arrow(keys.take(unsure)))
+        rows[unsure] = np.where(places < 0, -1, shared[places])
     return rows
 
 

@@ -131,12 +131,12 @@ def test_values_are_right_after_any_writes_and_loads(longest: int) -> None:
             table = table.appended(*([pa.array(list(part), pa.large_binary())] for part in (loaded, loaded.values())))
             expected |= loaded
         if random.random() < 0.7:
-            found = [(rows.keys.to_list(), rows.values.to_list()) for rows in table.batches()]
-            found = [pair for columns in found for pair in zip(*columns, strict=True)]
-            assert found == sorted(expected.items())
+            columns = [(rows.keys.to_list(), rows.values.to_list()) for rows in table.batches()]
+            pairs = [pair for both in columns for pair in zip(*both, strict=True)]
+            assert pairs == sorted(expected.items())
             asked = random.permutation(len(table))[:7]
-            pairs = zip(table.keys.take(pa.array(asked)).to_pylist(), table.values.take(asked).to_list(), strict=True)
-            assert all(expected[key] == value for key, value in pairs)
+            taken = zip(table.keys.take(pa.array(asked)).to_pylist(), table.values.take(asked).to_list(), strict=True)
+            assert all(expected[key] == value for key, value in taken)
             assert table.values.sizes.tolist() == [len(expected[key]) for key in table.keys.to_pylist()]
 
 
