@@ -39,8 +39,13 @@ from statelib.storage.objects.clients import insecure_endpoint
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
-MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
-"""The operations of other writers that do not change the rows."""
+MAINTENANCE = (
+    "OPTIMIZE", "REORG", "CLUSTER BY", "COMPUTE STATS", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES", "UPDATE TABLE METADATA", "UPDATE FIELD METADATA", "CHANGE COLUMN", "ADD CONSTRAINT",
+    "DROP CONSTRAINT", "ADD FEATURE", "DROP FEATURE", "UPGRADE PROTOCOL",
+)  # fmt: skip
+"""The operations of other writers that do not change the rows, as Delta's Spark connector and ``deltalake`` call them.
+What they do to the columns is noticed by comparing the columns."""
 SOURCES = "statelib.sources"
 """The property of a commit with the sources of the columns."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from statelib import extras
 from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
@@ -195,6 +195,25 @@ def test_maintenance_is_no_foreign_writer(deployment: Deployment, tmp_path: Path
     run(deployment, 3)
     publish(deployment)
     assert [row["sold"] for row in folded(delta_rows(tmp_path / "feed"), ["shop"]).values()] == [6, 6, 6]
+
+
+def test_descriptions_constraints_and_features_are_no_foreign_rows(deployment: Deployment, tmp_path: Path) -> None:
+    run(deployment, 1)
+    publish(deployment)
+    alter = DeltaTable(tmp_path / "now").alter
+    alter.set_table_description("what each shop has sold of each item")
+    alter.set_column_metadata("value", {"comment": "the number of events"})
+    alter.add_constraint({"counted": "value > 0"})
+    alter.drop_constraint("counted")
+    alter.set_table_properties({"delta.logRetentionDuration": "interval 90 days"})
+    alter.add_feature(TableFeatures.AppendOnly, allow_protocol_versions_increase=True)
+    run(deployment, 2)
+    publish(deployment)
+    assert sorted(delta_rows(tmp_path / "now")["value"].to_pylist()) == [2] * 6
+    DeltaTable(tmp_path / "now").restore(0)
+    run(deployment, 3)
+    with pytest.raises(InvalidRequestError, match="was written by something else: RESTORE"):
+        publish(deployment)
 
 
 def test_a_table_of_somebody_else(deployment: Deployment, tmp_path: Path) -> None:
