@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from statelib.backends.keys.numbers import is_ascending, key_numbers, sort_columns
 from statelib.wire.ragged import Ragged, as_arrow, as_ragged
-from statelib.wire.sorting import order_of
+from statelib.wire.sorting import order_by, order_of
 
 _LONGEST_AS_WORDS = 64
 """The largest key in bytes that is sorted as 64-bit words. Longer keys would need too many sort columns; Arrow compares
@@ -26,14 +26,7 @@ def byte_order(keys: Ragged) -> npt.NDArray[np.int64]:
     words = sort_columns(keys)
     if is_ascending(words):
         return np.arange(len(keys), dtype=np.int64)
-    order = order_of(words[0])  # several times as fast as a stable sort; most keys already differ in the first word
-    ordered = words[0][order]
-    tied = ordered[1:] == ordered[:-1]
-    if bool(tied.any()):
-        at = np.flatnonzero(np.append(False, tied) | np.append(tied, False))
-        rows = np.sort(order[at])
-        order[at] = rows[np.lexsort([word[rows] for word in words[::-1]])]
-    return np.asarray(order, np.int64)
+    return order_by(words)
 
 
 def quick_order(keys: Ragged) -> npt.NDArray[np.int64] | None:
