@@ -6,7 +6,7 @@ All computations are on whole columns. ``aggregates.py`` describes the results.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,15 @@ class Accumulator(Protocol):
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         """Return the merged accumulators, row by row. Both arguments have the accumulator's type, and merging null into
         an accumulator leaves it unchanged."""
+        ...
+
+
+@runtime_checkable
+class FoldingAccumulator(Accumulator, Protocol):
+    """An accumulator that adds events without making partial accumulators of them first."""
+
+    def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
+        """Return the accumulators of the groups, merged with the partials of the events."""
         ...
 
 

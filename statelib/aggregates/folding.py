@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from statelib.aggregates.accumulators import accumulator_of
+from statelib.aggregates.accumulators import FoldingAccumulator, accumulator_of
 from statelib.aggregates.grouping import Grouping, Rows, nullable_rows, one_array
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.errors import InvalidRequestError
@@ -60,6 +60,20 @@ class Folding:
             with self.named(name):
                 merged.append(accumulator_of(spec).merge(old, new.cast(old.type)).cast(old.type))
         return merged
+
+    def folded(self, before: Sequence[pa.Array], events: pa.Table, grouping: Grouping) -> list[pa.Array]:
+        """Return the accumulators of the groups, merged with those of the events. Raise as :meth:`partials` and
+        :meth:`merged`."""
+        folded = []
+        for (name, spec), old in zip(self.fields, before, strict=True):
+            with self.named(name):
+                accumulator, part = accumulator_of(spec), counted(spec, events, grouping)
+                if isinstance(accumulator, FoldingAccumulator):
+                    new = accumulator.fold(old, *part)
+                else:
+                    new = accumulator.merge(old, accumulator.partial(*part).cast(old.type))
+                folded.append(new.cast(old.type))
+        return folded
 
     def merged_values(self, before: pa.Array, more: pa.Array) -> pa.Array:
         """Return values merged with more, row by row. Raise as :meth:`merged`."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.aggregates.folding import Folding
-from statelib.aggregates.grouping import Rows, group_rows, one_array, valid_rows
+from statelib.aggregates.grouping import Grouping, Rows, group_rows, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.backends.keyed import KeyedStateBackend, StateValues
 from statelib.backends.keys.order import quick_order
@@ -94,7 +94,23 @@ class AggregateFunction:
         order = quick_order(state_keys)
         if order is not None:  # the state is stored in about this order, so it is read in one pass
             grouping, state_keys = grouping.ordered(order), state_keys.take(order)
+        self._add(backend, descriptor, state_keys, events, grouping)
+
+    def _add(
+        self,
+        backend: KeyedStateBackend,
+        descriptor: StateDescriptor,
+        state_keys: Ragged,
+        events: pa.Table,
+        grouping: Grouping,
+    ) -> None:
+        """Merge events into the entries of their groups. ``state_keys``: the serialized keys of the groups."""
         is_log = CHANGE in events.column_names
+        if not is_log and not self.value.is_single:
+            before = backend.read(self.state, state_keys)
+            parts = self.value.folded(self.value.parts(before.values), events, grouping)
+            backend.write(before, self.state, self.value.values(parts, value_arrow_type(descriptor)))
+            return
         applied, retracted = divided(events, grouping)
         if retracted is not None:
             parts = [exact_sums(self.value).partials(*part) for part in (applied, retracted)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statelib.aggregates.accumulators import accumulator_of
+from statelib.aggregates.accumulators import FoldingAccumulator, accumulator_of
 from statelib.aggregates.grouping import Grouping
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.sketches.bitmap import POSITIONS
@@ -241,6 +241,26 @@ def test_bytes_are_those_of_datasketches() -> None:
 
 def test_hashes_of_an_empty_column_are_empty() -> None:
     assert [len(half) for half in sketch_hashes(pa.array([], pa.string()))] == [0, 0]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    agg=st.sampled_from(["approx_distinct", "theta", "approx_quantiles", "bitmap"]),
+    sizes=st.lists(st.sampled_from([0, 1, 5, 150, 210, 700, 9000]), min_size=2, max_size=2),
+    groups=st.integers(1, 4),
+    seed=st.integers(0, 99),
+)
+def test_events_are_added_as_their_partial_sketches_are(agg: str, sizes: list[int], groups: int, seed: int) -> None:
+    """A run that reads the state adds its events, and a blind one stores partial sketches, which are merged later."""
+    random, computation = np.random.default_rng(seed), accumulator_of(AggregateSpec(agg, ("x", LONG)))
+    assert isinstance(computation, FoldingAccumulator)
+    batches = []
+    for size in sizes:
+        codes = random.integers(0, groups, size) * random.integers(0, 2, size)
+        values = pa.array(random.integers(0, POSITIONS, size), mask=random.random(size) < 0.1)
+        batches.append((pa.table({"x": values}), Grouping(codes, np.zeros(groups, np.int64))))
+    before, partial = (computation.partial(*batch) for batch in batches)
+    assert computation.fold(before, *batches[1]).equals(computation.merge(before, partial))
 
 
 @pytest.mark.parametrize("agg", ["approx_distinct", "theta", "approx_quantiles"])

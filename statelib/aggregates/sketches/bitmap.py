@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 
 from statelib.aggregates.grouping import Grouping, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
-from statelib.aggregates.sketches.stored import merged_in_parts, null_where
+from statelib.aggregates.sketches.stored import folded_in_parts, merged_in_parts, null_where
 from statelib.errors import InvalidRequestError
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Ragged, join, offsets_of
+from statelib.wire.sorting import order_of
 
 POSITIONS = 32_768
 """The number of bits of a bitmap of Spark."""
@@ -27,6 +28,9 @@ class Bitmap:
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        return self.fold(pa.nulls(grouping.size, pa.binary()), events, grouping)
+
+    def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
         column = one_array(events[self.spec.column])
         rows = valid_rows([column])
         positions = column.take(pa.array(rows)).cast(pa.int64()).to_numpy()
@@ -39,22 +43,38 @@ class Bitmap:
                 hint="compute the column with bitmap_bit_position(...), in a map whose user_key is "
                 "bitmap_bucket_number(...)",
             )
-        bits = np.left_shift(1, positions % 8).astype(np.uint8)
-        nothing = pa.repeat(pa.scalar(b""), grouping.size)
-        return _bitmaps(grouping.codes[rows], positions // 8, bits, nothing)
+        codes = grouping.codes[rows]
+        order = order_of(codes.astype(np.uint64))
+        return folded_in_parts(_with_positions, before, codes[order], positions[order])
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        return merged_in_parts(self._merged, before, more)
+        return merged_in_parts(_merged, before, more)
 
-    def _merged(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        before, more = before.fill_null(b""), more.fill_null(b"")
-        added = [_bits(byte_rows(more))]
-        if (ends := _ends_in_zero(byte_rows(before))).any():
-            nothing, mask = pa.scalar(b""), pa.array(ends)
-            added.append(_bits(byte_rows(pc.if_else(mask, before, nothing))))
-            before = pc.if_else(mask, nothing, before)
-        codes, places, bits = (np.concatenate(column) for column in zip(*added, strict=True))
-        return _bitmaps(codes, places, bits, before)
+
+def _with_positions(before: pa.Array, codes: Rows, positions: Rows) -> pa.Array:
+    return _with_bits(before, codes, positions // 8, np.left_shift(1, positions % 8).astype(np.uint8))
+
+
+def _merged(before: pa.Array, more: pa.Array) -> pa.Array:
+    return _with_bits(before, *_bits(more.fill_null(b"")))
+
+
+def _with_bits(before: pa.Array, codes: Rows, places: Rows, bits: Bits) -> pa.Array:
+    """Return bitmaps with more bits. ``codes`` are their rows, and ``places`` the indexes of their bytes."""
+    before = before.fill_null(b"")
+    if (ends := _ends_in_zero(byte_rows(before))).any():
+        nothing, mask = pa.scalar(b"", before.type), pa.array(ends)
+        own_codes, own_places, own_bits = _bits(pc.if_else(mask, before, nothing))
+        codes, places = np.concatenate([own_codes, codes]), np.concatenate([own_places, places])
+        bits = np.concatenate([own_bits, bits])
+        before = pc.if_else(mask, nothing, before)
+    stored = byte_rows(before)
+    lengths = stored.lengths
+    np.maximum.at(lengths, codes, places + 1)
+    added = offsets_of(lengths - stored.lengths)
+    rows = join([stored, Ragged(np.zeros(added[-1], np.uint8), added)])
+    np.bitwise_or.at(rows.data, rows.offsets[codes] + places, bits)
+    return null_where(lengths == 0, byte_array(rows, pa.binary()))
 
 
 def _ends_in_zero(rows: Ragged) -> npt.NDArray[np.bool_]:
@@ -64,8 +84,9 @@ def _ends_in_zero(rows: Ragged) -> npt.NDArray[np.bool_]:
     return result
 
 
-def _bits(rows: Ragged) -> tuple[Rows, Rows, Bits]:
+def _bits(bitmaps: pa.Array) -> tuple[Rows, Rows, Bits]:
     """Return (row, index of the byte in its row, byte) of the bytes that are not 0."""
+    rows = byte_rows(bitmaps)
     begin, end = int(rows.offsets[0]), int(rows.offsets[-1])
     words = np.zeros(-(-(end - begin) // 8), np.uint64)  # there are few bytes that are not 0, so most words are 0, too
     words.view(np.uint8)[: end - begin] = rows.data[begin:end]
@@ -74,15 +95,3 @@ def _bits(rows: Ragged) -> tuple[Rows, Rows, Bits]:
     used = begin + 8 * word[of_words] + byte
     counts = np.diff(np.searchsorted(used, rows.offsets))
     return np.repeat(np.arange(len(rows)), counts), used - np.repeat(rows.starts, counts), rows.data[used]
-
-
-def _bitmaps(codes: Rows, places: Rows, bits: Bits, before: pa.Array) -> pa.Array:
-    """Return the bitmap of each group, null for a group without bits. ``places`` are the indexes of the bytes. The bits
-    are added to the bitmaps ``before``, whose last bytes are not 0; those of groups without bits have no bytes."""
-    stored = byte_rows(before)
-    lengths = stored.lengths
-    np.maximum.at(lengths, codes, places + 1)
-    added = offsets_of(lengths - stored.lengths)
-    rows = join([stored, Ragged(np.zeros(added[-1], np.uint8), added)])
-    np.bitwise_or.at(rows.data, rows.offsets[codes] + places, bits)
-    return null_where(lengths == 0, byte_array(rows, pa.binary()))

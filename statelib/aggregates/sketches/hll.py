@@ -14,7 +14,7 @@ import pyarrow as pa
 from statelib.aggregates.grouping import Grouping
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.sketches.hashes import hashed_events
-from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, sketch_column
+from statelib.aggregates.sketches.stored import StoredSketches, folded_in_parts, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
 from statelib.serializers.columns.arrow import byte_array
 from statelib.wire.ragged import Bytes, from_fixed
@@ -43,8 +43,11 @@ class DistinctSketch:
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        return self.fold(pa.nulls(grouping.size, pa.binary()), events, grouping)
+
+    def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
         codes, first, second = hashed_events(events, self.spec.column, grouping)
-        return _sketches(codes, _coupons(first, second), _NO_REGISTERS, grouping.size)
+        return folded_in_parts(self._folded, before, *_distinct_pairs(codes, _coupons(first, second)))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
@@ -55,8 +58,10 @@ class DistinctSketch:
         coupons = np.concatenate([part.coupons for part in parts])
         return _sketches(codes, coupons, [(part.dense, part.registers) for part in parts], len(before))
 
-
-_NO_REGISTERS: list[tuple[Rows, Bytes]] = []
+    def _folded(self, before: pa.Array, codes: Rows, coupons: Coupons) -> pa.Array:
+        own = _Decoded.of(before, self.spec.column)
+        codes, coupons = np.concatenate([own.codes, codes]), np.concatenate([own.coupons, coupons])
+        return _sketches(codes, coupons, [(own.dense, own.registers)], len(before))
 
 
 def _coupons(first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]) -> Coupons:
@@ -113,10 +118,7 @@ def _modes(stored: StoredSketches, column: str) -> npt.NDArray[np.int64]:
 
 def _sketches(codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]], size: int) -> pa.Array:
     """Return the sketch of each group, null for a group without coupons and registers."""
-    pairs = (codes.astype(np.uint64) << np.uint64(32)) | coupons
-    pairs.sort(kind=sort_kind(pairs))
-    pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=~pairs[:1]))]
-    codes, coupons = (pairs >> np.uint64(32)).astype(np.int64), pairs.astype(np.uint32)
+    codes, coupons = _distinct_pairs(codes, coupons)
     counts = np.bincount(codes, minlength=size)
     dense = counts > _MOST_COUPONS
     for rows, _ in registers:
@@ -133,6 +135,14 @@ def _sketches(codes: Rows, coupons: Coupons, registers: list[tuple[Rows, Bytes]]
         places[dense_rows] = size + np.arange(len(dense_rows))
         sketches = pa.concat_arrays([sketches, full]).take(pa.array(places))
     return sketches
+
+
+def _distinct_pairs(codes: Rows, coupons: Coupons) -> tuple[Rows, Coupons]:
+    """Return the distinct pairs of a group and a coupon, in ascending order."""
+    pairs = (codes.astype(np.uint64) << np.uint64(32)) | coupons
+    pairs.sort(kind=sort_kind(pairs))
+    pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=~pairs[:1]))]
+    return (pairs >> np.uint64(32)).astype(np.int64), pairs.astype(np.uint32)
 
 
 def _listing(coupons: Coupons, counts: npt.NDArray[np.int64], empty: npt.NDArray[np.bool_]) -> pa.Array:

@@ -18,7 +18,7 @@ from statelib.aggregates.grouping import Grouping, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.picks import clean
 from statelib.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
-from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, sketch_column
+from statelib.aggregates.sketches.stored import StoredSketches, folded_in_parts, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
 from statelib.serializers.columns.decimal_words import as_doubles
 from statelib.wire.ragged import offsets_of
@@ -44,10 +44,14 @@ class QuantileSketch:
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        return self.fold(pa.nulls(grouping.size, pa.binary()), events, grouping)
+
+    def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
         column = clean(as_doubles(one_array(events[self.spec.column])))
         rows = valid_rows([column])
-        values = column.take(pa.array(rows)).to_numpy()
-        return _sketches(grouping.codes[rows], values, {}, grouping.size)
+        codes, values = grouping.codes[rows], column.take(pa.array(rows)).to_numpy()
+        order = order_in_groups(codes, ranks_of_doubles(values))
+        return folded_in_parts(self._folded, before, codes[order], values[order])
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
@@ -59,6 +63,18 @@ class QuantileSketch:
         for _, _, levels_of in parts:
             for row, levels in levels_of.items():
                 large.setdefault(row, []).append(levels)
+        return _sketches(codes, values, large, len(before))
+
+    def _folded(self, before: pa.Array, codes: Rows, values: Doubles) -> pa.Array:
+        own_codes, own_values, levels_of = _decoded(before, self.spec.column)
+        large = {row: [levels] for row, levels in levels_of.items()}
+        counts = np.bincount(codes, minlength=len(before))
+        bounds, are_many = offsets_of(counts), counts > K
+        for row in np.flatnonzero(are_many).tolist():  # as a partial accumulator has them
+            added = Levels.of_values(values[bounds[row] : bounds[row + 1]]).compacted()
+            large.setdefault(row, []).append(added)
+        few = ~are_many[codes]
+        codes, values = np.concatenate([own_codes, codes[few]]), np.concatenate([own_values, values[few]])
         return _sketches(codes, values, large, len(before))
 
 

@@ -90,6 +90,23 @@ def merged_in_parts(merge: Callable[[pa.Array, pa.Array], pa.Array], before: pa.
     return pa.concat_arrays(parts) if parts else before
 
 
+def folded_in_parts(
+    fold: Callable[[pa.Array, Rows, npt.NDArray[Any]], pa.Array],
+    before: pa.Array,
+    codes: Rows,
+    values: npt.NDArray[Any],
+) -> pa.Array:
+    """Return what ``fold`` makes of a column of sketches and of values that are added to them. ``codes`` are the rows
+    that get the values, in ascending order. As in :func:`merged_in_parts`, it gets some rows at a time."""
+    starts = np.arange(0, len(before), _ROWS_AT_ONCE)
+    bounds = np.append(np.searchsorted(codes, starts), len(codes))
+    parts = [
+        fold(before.slice(start, _ROWS_AT_ONCE), codes[a:b] - start, values[a:b])
+        for start, a, b in zip(starts.tolist(), bounds[:-1], bounds[1:], strict=True)
+    ]
+    return pa.concat_arrays(parts) if parts else before
+
+
 def null_where(empty: Flags, column: pa.Array) -> pa.Array:
     """Return a column of sketches that was just made, with null in the rows that are ``empty``."""
     if not empty.any():

@@ -15,7 +15,7 @@ from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.ranked import first_of_groups
 from statelib.aggregates.sketches.hashes import hashed_events
 from statelib.aggregates.sketches.ordering import order_in_groups
-from statelib.aggregates.sketches.stored import StoredSketches, merged_in_parts, sketch_column
+from statelib.aggregates.sketches.stored import StoredSketches, folded_in_parts, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
 
 _MOST_HASHES = 4096
@@ -36,9 +36,13 @@ class ThetaSketch:
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        return self.fold(pa.nulls(grouping.size, pa.binary()), events, grouping)
+
+    def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
         codes, first, _ = hashed_events(events, self.spec.column, grouping)
         hashes = (first >> np.uint64(1)).astype(np.int64)
-        return _sketches(codes, hashes, np.full(grouping.size, _WHOLE))
+        order = _order(codes, hashes)
+        return folded_in_parts(self._folded, before, codes[order], hashes[order])
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
@@ -48,6 +52,15 @@ class ThetaSketch:
         parts = [_decoded(part, thetas, self.spec.column) for part in (before, more)]
         codes, hashes = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         return _sketches(codes, hashes, thetas)
+
+    def _folded(self, before: pa.Array, codes: Rows, hashes: Hashes) -> pa.Array:
+        thetas = np.full(len(before), _WHOLE)
+        own_codes, own_hashes = _decoded(before, thetas, self.spec.column)
+        return _sketches(np.concatenate([own_codes, codes]), np.concatenate([own_hashes, hashes]), thetas)
+
+
+def _order(codes: Rows, hashes: Hashes) -> Rows:
+    return order_in_groups(codes, hashes.view(np.uint64) << np.uint64(1))
 
 
 def _decoded(sketches: pa.Array, thetas: Hashes, column: str) -> tuple[Rows, Hashes]:
@@ -75,7 +88,7 @@ def _bad(column: str) -> CorruptStateError:
 
 def _sketches(codes: Rows, hashes: Hashes, thetas: Hashes) -> pa.Array:
     """Return the sketch of each group, null for a group without hashes. ``thetas``: the limits of the hashes so far."""
-    order = order_in_groups(codes, hashes.view(np.uint64) << np.uint64(1))
+    order = _order(codes, hashes)
     codes, hashes = codes[order], hashes[order]
     fresh = np.ones(len(codes), np.bool_)
     fresh[1:] = (codes[1:] != codes[:-1]) | (hashes[1:] != hashes[:-1])
