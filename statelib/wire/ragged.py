@@ -6,7 +6,7 @@ Serialized keys and values are passed on in this form, without a Python object p
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -301,9 +301,13 @@ def join(parts: Sequence[Ragged]) -> Ragged:
 
     There must be at least one part, and all parts must have the same number of rows.
     """
-    if all(part.width is not None for part in parts):
-        return from_fixed(side_by_side([part.matrix for part in parts]))
-    return as_ragged(pc.binary_join_element_wise(*map(as_arrow, parts), pa.scalar(b"", pa.large_binary())))
+    pieces: list[Ragged] = []
+    for are_equal, group in groupby(parts, key=lambda part: part.width is not None):
+        some = list(group)
+        pieces += [from_fixed(side_by_side([part.matrix for part in some]))] if are_equal and len(some) > 1 else some
+    if len(pieces) == 1:
+        return pieces[0]
+    return as_ragged(pc.binary_join_element_wise(*map(as_arrow, pieces), pa.scalar(b"", pa.large_binary())))
 
 
 def concat(parts: Sequence[Ragged]) -> Ragged:
