@@ -158,16 +158,18 @@ def test_each_task_has_a_savepoint_of_its_own_and_its_tries_have_one(
         monkeypatch.setenv(name, value)
     request = {"format": "canonical", "target": None, "note": "", "stop": "no"}
 
-    def begun(dag_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> int:
+    def begun(dag_id: str, task_id: str, try_number: int = 1, map_index: int = -1, triggered: int = 1) -> int:
         instance = SimpleNamespace(dag_id=dag_id, run_id="r1", task_id=task_id, try_number=try_number)
         instance.map_index = map_index
-        context: Any = {"dag_run": SimpleNamespace(dag_id=dag_id, run_id="r1"), "ti": instance}
+        run = SimpleNamespace(dag_id=dag_id, run_id="r1", run_after=datetime(2013, 2, triggered, tzinfo=UTC))
+        context: Any = {"dag_run": run, "ti": instance}
         return int(begin_savepoint(StatelibHook(), "sales", request, context).checkpoint_id)
 
     tasks = [begun("own", "before"), begun("own", "after"), begun("other", "before"), begun("own", "all", map_index=0)]
     assert begun("own", "all", map_index=1) > max(tasks)
     assert len(set(tasks)) == 4
     assert begun("own", "before", try_number=2) == tasks[0]
+    assert begun("own", "before", triggered=2) not in tasks, "the run was deleted, and triggered with the same id"
 
 
 def test_an_event_names_the_last_interval_that_a_savepoint_has(deployment: Deployment) -> None:
@@ -201,7 +203,7 @@ def test_a_failed_restore_releases_its_checkpoint(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", name="sales")
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", try_number=1, max_tries=0)
-    run = SimpleNamespace(dag_id="own", run_id="r1", start_date=None)
+    run = SimpleNamespace(dag_id="own", run_id="r1", start_date=None, run_after=datetime(2013, 2, 1, tzinfo=UTC))
     context: Any = {"dag_run": run, "ti": instance, "task": operator}
     with pytest.raises(AirflowException, match=re.escape("held: [(2,)]")):
         operator.execute(context)

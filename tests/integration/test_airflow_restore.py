@@ -50,7 +50,8 @@ def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
     params = {"approval": False, "replay": False, "checkpoint": "2", "claim_mode": "NO_CLAIM", "parallelism": None}
     params["allow_non_restored_state"] = False
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="plan", try_number=1, max_tries=1)
-    run, task = SimpleNamespace(dag_id="own", run_id="r1", start_date=STARTED), SimpleNamespace(retries=1)
+    run = SimpleNamespace(dag_id="own", run_id="r1", start_date=STARTED, run_after=STARTED)
+    task = SimpleNamespace(retries=1)
     context = {"dag_run": run, "ti": instance, "params": params, "task": task}
     monkeypatch.setattr(restore_tasks, "get_current_context", lambda: context)
     monkeypatch.setattr(restore_tasks, "hook_of_run", StatelibHook)
@@ -72,7 +73,7 @@ def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(own: Deploymen
         operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", rehearse=False, retries=1)
         tries = {"try_number": try_number, "max_tries": max_tries}
         instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", **tries)
-        run = SimpleNamespace(dag_id="own", run_id="r1", start_date=started)
+        run = SimpleNamespace(dag_id="own", run_id="r1", start_date=started, run_after=STARTED)
         context: Any = {"dag_run": run, "ti": instance, "task": operator}
         return operator.execute(context)["head"]
 

@@ -12,12 +12,13 @@ def run_id(context: "Context") -> str:
 
 
 def task_key(context: "Context") -> str:
-    """Return a key of this task of the run, which all of its tries have. Runs of different DAGs may have the same
-    id, and a run may have several tasks of one kind."""
-    instance = context["ti"]
+    """Return a key of this task of the run, which all of its tries have, also after a person has cleared it. Runs of
+    different DAGs may have the same id, and a run may have several tasks of one kind. A run that is triggered, deleted,
+    and triggered again with the same id has another ``run_after``."""
+    instance, run_after = context["ti"], context["dag_run"].run_after
     index = getattr(instance, "map_index", -1)
     mapped = f"/{index}" if index is not None and index >= 0 else ""
-    return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}{mapped}"
+    return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}{mapped}/{run_after.isoformat()}"
 
 
 def wish_key(context: "Context") -> str:
