@@ -176,10 +176,11 @@ def _like_keyed_run(data: Bytes, at: int) -> tuple[npt.NDArray[np.int64], int]:
     """
     runs: list[npt.NDArray[np.int64]] = []
     pattern = data[at + 3 : at + 5]
+    key_length = int.from_bytes(data[at : at + 4].tobytes(), "big")
     while at + _MIN_ENTRY < len(data) and not pattern[1] & FOLLOWS:
         window = data[at : at + _SEARCHED]
         places = np.flatnonzero((window[3:-1] == pattern[0]) & (window[4:] == pattern[1]))
-        starts, end = _chained(window, places)
+        starts, end = _chained(window, places, key_length)
         if not len(starts):
             break
         runs.append(starts + at)
@@ -187,16 +188,15 @@ def _like_keyed_run(data: Bytes, at: int) -> tuple[npt.NDArray[np.int64], int]:
     return np.concatenate(runs) if runs else np.empty(0, np.int64), at
 
 
-def _chained(window: Bytes, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the ``places`` at which complete unflagged entries follow each other, from 0 on, and where the last of
-    them ends."""
-    key_lengths = read_unsigned(window, places, 4).astype(np.int64)
-    value_places = places + 4 + key_lengths
-    inside = value_places + 4 <= len(window)
-    places, value_places = places[inside], value_places[inside]
-    ends = value_places + 4 + read_unsigned(window, value_places, 4).astype(np.int64)
+def _chained(window: Bytes, places: npt.NDArray[np.int64], key_length: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the ``places``, which are in ascending order, at which complete unflagged entries with keys of this length
+    follow each other, from 0 on, and where the last of them ends."""
+    places = places[: np.searchsorted(places, len(window) - _MIN_ENTRY - key_length, side="right")]
+    places = _filtered(places, read_unsigned(window, places, 4) == key_length)
+    value_lengths = read_unsigned(window, places + 4 + key_length, 4).astype(np.int64)
+    ends = places + _MIN_ENTRY + key_length + value_lengths
     inside = ends <= len(window)
-    places, ends = places[inside], ends[inside]
+    places, ends = _filtered(places, inside), _filtered(ends, inside)
     runs: list[npt.NDArray[np.int64]] = []
     lasts = np.append(np.flatnonzero(places[1:] != ends[:-1]), len(places) - 1)
     first, end = 0, 0
@@ -206,6 +206,10 @@ def _chained(window: Bytes, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[
         end = int(ends[last])
         first = int(np.searchsorted(places, end))
     return np.concatenate(runs) if runs else places[:0], end
+
+
+def _filtered(rows: npt.NDArray[np.int64], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    return rows if bool(kept.all()) else rows[kept]
 
 
 def _frame_fixed(keys: Bytes, values: Bytes, rows: int) -> Framed:
