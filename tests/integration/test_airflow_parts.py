@@ -158,16 +158,15 @@ def test_each_task_has_a_savepoint_of_its_own_and_its_tries_have_one(
         monkeypatch.setenv(name, value)
     request = {"format": "canonical", "target": None, "note": "", "stop": "no"}
 
-    def begun(dag_id: str, task_id: str, try_number: int = 1, map_index: int = -1, triggered: int = 1) -> int:
-        instance = SimpleNamespace(dag_id=dag_id, run_id="r1", task_id=task_id, try_number=try_number)
-        instance.map_index = map_index
+    def begun(dag_id: str, task_id: str, triggered: int = 1, **more: int) -> int:
+        facts = {"try_number": 1, "map_index": -1, **more}
+        instance = SimpleNamespace(dag_id=dag_id, run_id="r1", task_id=task_id, **facts)
         run = SimpleNamespace(dag_id=dag_id, run_id="r1", run_after=datetime(2013, 2, triggered, tzinfo=UTC))
         context: Any = {"dag_run": run, "ti": instance}
         return int(begin_savepoint(StatelibHook(), "sales", request, context).checkpoint_id)
 
     tasks = [begun("own", "before"), begun("own", "after"), begun("other", "before"), begun("own", "all", map_index=0)]
-    assert begun("own", "all", map_index=1) > max(tasks)
-    assert len(set(tasks)) == 4
+    assert begun("own", "all", map_index=1) > max(tasks) and len(set(tasks)) == 4
     assert begun("own", "before", try_number=2) == tasks[0]
     assert begun("own", "before", triggered=2) not in tasks, "the run was deleted, and triggered with the same id"
 

@@ -208,8 +208,8 @@ def _chained(window: Bytes, places: npt.NDArray[np.int64], key_length: int) -> t
     return np.concatenate(runs) if runs else places[:0], end
 
 
-def _filtered(rows: npt.NDArray[np.int64], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    return rows if bool(kept.all()) else rows[kept]
+def _filtered(rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    return rows if bool(mask.all()) else rows[mask]
 
 
 def _frame_fixed(keys: Bytes, values: Bytes, rows: int) -> Framed:
