@@ -221,10 +221,18 @@ READERS: dict[str, Callable[[RestoreSource, Path], object]] = {
 }
 
 
+def open_file(descriptor: str) -> str:
+    """Return the path of an open file; '' if another thread of the process has closed it since."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except FileNotFoundError:
+        return ""
+
+
 def left_behind(root: Path) -> tuple[list[str], list[str]]:
     """Return every path below the root, and every open file there."""
     gc.collect()
-    links = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+    links = map(open_file, os.listdir("/proc/self/fd"))
     return sorted(map(str, root.rglob("*"))), sorted(link for link in links if link.startswith(str(root)))
 
 
