@@ -12,6 +12,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from tests.integration.shop import shop_of_this_process
+from tests.support.dag_runs import dag_run
 
 RUN = "r1"
 
@@ -38,13 +39,12 @@ def context_of(task_id: str, run_id: str = RUN) -> Any:
         "data_interval_start": datetime(2013, 1, 3, tzinfo=UTC),
         "data_interval_end": datetime(2013, 1, 4, tzinfo=UTC),
     }
-    dag_run = SimpleNamespace(dag_id="own", run_id=run_id, consumed_asset_events=[], **days)
     instance = SimpleNamespace(
         dag_id="own", run_id=run_id, task_id=task_id, try_number=1, max_tries=0, stats_tags={},
         get_previous_dagrun=lambda _state: None, xcom_push=die, xcom_pull=lambda **_: None,
         get_task_states=lambda **_: {run_id: {}},
     )  # fmt: skip
-    return {"dag_run": dag_run, "ti": instance, "params": {}}
+    return {"dag_run": dag_run(run_id, **days), "ti": instance, "params": {}}
 
 
 def die(*_: Any) -> None:

@@ -14,6 +14,7 @@ from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
 from tests.integration.shop import SALES, environment
+from tests.support.dag_runs import dag_run
 from tests.support.worlds import day, new_deployment
 
 SCHEDULE = "schedule: {asset: 's3://raw/orders', start: 2013-01-02, end: 2013-01-04}\n"
@@ -37,14 +38,8 @@ def interval_of(deployment: Deployment, **run: Any) -> Any:
     from statelib_airflow.hooks import StatelibHook
     from statelib_airflow.runtime.intervals import interval_of_run
 
-    run = {
-        "dag_id": "sales.checkpoint",
-        "consumed_asset_events": [],
-        "data_interval_start": None,
-        "data_interval_end": None,
-    } | run
     params = run.pop("params", {})
-    context: Any = {"dag_run": SimpleNamespace(run_id="r1", **run), "params": params}
+    context: Any = {"dag_run": dag_run(**{"dag_id": "sales.checkpoint", **run}), "params": params}
     return interval_of_run(StatelibHook(), deployment.pipeline("sales"), context)
 
 

@@ -10,6 +10,7 @@ import pytest
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState
 from tests.integration.shop import SALES, shop_of_this_process
+from tests.support.dag_runs import dag_run
 
 PENDING = 6
 """The checkpoint that the shop has under way."""
@@ -28,13 +29,11 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Deployment:
 def context_of(params: dict[str, str] | None = None, **run: Any) -> Any:
     """Return the context of a task in a run of the shop's pipeline."""
     dag_id = "sales.checkpoint"
-    ends = {"data_interval_start": None, "data_interval_end": None, "consumed_asset_events": []}
     instance = SimpleNamespace(
         dag_id=dag_id, run_id="r1", task_id="begin", try_number=1, max_tries=0, stats_tags={},
         get_previous_dagrun=lambda _state: None, xcom_push=lambda *_: None,
     )  # fmt: skip
-    dag_run = SimpleNamespace(dag_id=dag_id, run_id="r1", **{**ends, **run})
-    return {"dag_run": dag_run, "ti": instance, "params": params or {}}
+    return {"dag_run": dag_run(dag_id=dag_id, **run), "ti": instance, "params": params or {}}
 
 
 def begin(own: Deployment, **run: Any) -> tuple[bool, int]:

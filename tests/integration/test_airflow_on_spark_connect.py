@@ -18,6 +18,7 @@ from tests.integration import test_spark_connect
 from tests.integration.shop import environment
 from tests.integration.test_spark_connect import FIRST, states, write_rules
 from tests.support.connect_server import ConnectServer, connect_server
+from tests.support.dag_runs import dag_run
 from tests.support.extent import large
 from tests.support.worlds import CHECKOUT
 
@@ -51,7 +52,7 @@ def context_of(operator: Any, number: int, attempt: int = 1) -> Any:
     """Return the context that Airflow passes to a try of an operator in the run of the day ``number``."""
     start = FIRST + timedelta(days=number - 1)
     bounds = {"data_interval_start": start, "data_interval_end": start + timedelta(days=1)}
-    run = SimpleNamespace(dag_id="own", run_id=f"r{number}", start_date=start, consumed_asset_events=[], **bounds)
+    run = dag_run(f"r{number}", start_date=start, **bounds)
     instance = SimpleNamespace(
         dag_id="own", run_id=run.run_id, task_id="checkpoint", try_number=attempt, max_tries=0, stats_tags={}
     )

@@ -19,6 +19,7 @@ from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from tests.integration.shop import environment, open_shop
+from tests.support.dag_runs import dag_run
 
 PASSWORD = "p@ss/1"
 DAY = timedelta(days=1)
@@ -109,7 +110,7 @@ def submitting(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     bounds = {"data_interval_start": DAY_2 - DAY, "data_interval_end": DAY_2}
-    run = SimpleNamespace(dag_id="own", run_id="r1", consumed_asset_events=[], **bounds)
+    run = dag_run(**bounds)
     operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="checkpoint", try_number=try_number)
     instance.max_tries, instance.get_previous_dagrun = max_tries, lambda _state: None
@@ -161,7 +162,7 @@ def test_each_task_has_a_savepoint_of_its_own_and_its_tries_have_one(
     def begun(dag_id: str, task_id: str, triggered: int = 1, **more: int) -> int:
         facts = {"try_number": 1, "map_index": -1, **more}
         instance = SimpleNamespace(dag_id=dag_id, run_id="r1", task_id=task_id, **facts)
-        run = SimpleNamespace(dag_id=dag_id, run_id="r1", run_after=datetime(2013, 2, triggered, tzinfo=UTC))
+        run = dag_run(dag_id=dag_id, run_after=datetime(2013, 2, triggered, tzinfo=UTC))
         context: Any = {"dag_run": run, "ti": instance}
         return int(begin_savepoint(StatelibHook(), "sales", request, context).checkpoint_id)
 
@@ -202,8 +203,7 @@ def test_a_failed_restore_releases_its_checkpoint(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", name="sales")
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", try_number=1, max_tries=0)
-    run = SimpleNamespace(dag_id="own", run_id="r1", start_date=None, run_after=datetime(2013, 2, 1, tzinfo=UTC))
-    context: Any = {"dag_run": run, "ti": instance, "task": operator}
+    context: Any = {"dag_run": dag_run(), "ti": instance, "task": operator}
     with pytest.raises(AirflowException, match=re.escape("held: [(2,)]")):
         operator.execute(context)
     sales = PipelineName("sales")
@@ -389,7 +389,7 @@ def test_operators_clean_up_and_verify(deployment: Deployment, tmp_path: Path) -
         assert set(done["orphans"]) == {"sales"}
         assert done["orphans"]["sales"]["deleted"] is False
         pushed: dict[str, Any] = {}
-        context: Any = {"ti": SimpleNamespace(xcom_push=pushed.__setitem__), "dag_run": SimpleNamespace(run_id="1")}
+        context: Any = {"ti": SimpleNamespace(xcom_push=pushed.__setitem__), "dag_run": dag_run("1")}
         verify = VerifyOperator(task_id="verify", pipeline="sales", read_data_subset="100%")
         assert verify.execute(context)["problems"] == []
         assert pushed["report"]["checkpoints"] == 4

@@ -11,6 +11,7 @@ from statelib.flows.restore.steps import plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from tests.integration.shop import sales, shop_of_this_process
+from tests.support.dag_runs import dag_run
 from tests.support.worlds import checkpoint_of
 
 STARTED = datetime(2013, 2, 1, tzinfo=UTC)
@@ -31,7 +32,7 @@ def test_a_plan_that_was_approved_is_refused_after_the_head_moved(
     plan = plan_restore(own, own.pipeline("sales"), "2", None, ClaimMode.NO_CLAIM).to_json()
     checkpoint_of(own, "sales", 3, sales(6))
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="switch", try_number=1, max_tries=0)
-    context = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance, "params": {"approval": True}}
+    context = {"dag_run": dag_run(), "ti": instance, "params": {"approval": True}}
     monkeypatch.setattr(restore_tasks, "get_current_context", lambda: context)
     monkeypatch.setattr(restore_tasks, "hook_of_run", StatelibHook)
     with pytest.raises(AirflowFailException, match=r"plan-changed.*was checkpoint 5 .* is 7 now"):
@@ -50,9 +51,8 @@ def test_a_retry_after_a_lost_answer_keeps_the_runs_since_the_restore(
     params = {"approval": False, "replay": False, "checkpoint": "2", "claim_mode": "NO_CLAIM", "parallelism": None}
     params["allow_non_restored_state"] = False
     instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="plan", try_number=1, max_tries=1)
-    run = SimpleNamespace(dag_id="own", run_id="r1", start_date=STARTED, run_after=STARTED)
     task = SimpleNamespace(retries=1)
-    context = {"dag_run": run, "ti": instance, "params": params, "task": task}
+    context = {"dag_run": dag_run(start_date=STARTED), "ti": instance, "params": params, "task": task}
     monkeypatch.setattr(restore_tasks, "get_current_context", lambda: context)
     monkeypatch.setattr(restore_tasks, "hook_of_run", StatelibHook)
     plan = restore_tasks.plan.function("sales")["plan"]
@@ -73,8 +73,7 @@ def test_a_retry_of_the_operator_keeps_the_runs_since_its_restore(own: Deploymen
         operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", rehearse=False, retries=1)
         tries = {"try_number": try_number, "max_tries": max_tries}
         instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", **tries)
-        run = SimpleNamespace(dag_id="own", run_id="r1", start_date=started, run_after=STARTED)
-        context: Any = {"dag_run": run, "ti": instance, "task": operator}
+        context: Any = {"dag_run": dag_run(start_date=started), "ti": instance, "task": operator}
         return operator.execute(context)["head"]
 
     assert restored(1, 1) == 2

@@ -26,6 +26,7 @@ from statelib.flows.wiring import Deployment
 from statelib.savepoints.verification.snapshots import verify
 from tests.integration.garbage import stored
 from tests.integration.shop import environment, open_shop, sales
+from tests.support.dag_runs import dag_run
 from tests.support.worlds import publish_here, publish_planned
 
 DAY_2 = datetime(2013, 1, 3, tzinfo=UTC)
@@ -129,13 +130,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 def context_of(operator: Any, number: int, store: Any = None) -> Any:
     """Return the context that Airflow passes to the try ``number`` of an operator."""
-    run = SimpleNamespace(
-        dag_id="own",
-        run_id="r1",
-        data_interval_start=DAY_2 - timedelta(days=1),
-        data_interval_end=DAY_2,
-        consumed_asset_events=[],
-    )
+    run = dag_run(data_interval_start=DAY_2 - timedelta(days=1), data_interval_end=DAY_2)
     instance = SimpleNamespace(
         dag_id="own", run_id="r1", task_id="checkpoint", try_number=number, max_tries=2, stats_tags={}
     )
