@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelib.crash_points import crash_point
-from statelib.errors import RetryableError, UnsupportedError
+from statelib.errors import InvalidRequestError, RetryableError, UnsupportedError
 from statelib.model.ids import CheckpointId
 from statelib.model.sql import quoted_name
 from statelib.publication.feed import FEED_COLUMNS
@@ -52,6 +52,11 @@ SOURCES = "statelib.sources"
 _INSECURE = "URL scheme is not allowed"
 """The text of the client's error for an endpoint that is not ``https:``."""
 _URL = re.compile(r"https?://\S+")
+_UNMET = "failed validation check"
+"""The text of Delta's error for rows that do not meet a constraint of the table, or that are null where it wants a
+value."""
+_APPEND_ONLY = "Delta table is append-only"
+"""The text of Delta's error for a change of a row in a table with the property ``delta.appendOnly``."""
 
 
 class DeltaDirectory:
@@ -227,6 +232,13 @@ class DeltaDirectory:
             hint=f"publish other columns with publish.{self._table.name}.columns, or in format parquet",
         )
 
+    def _refused(self, reason: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"{self._table.target}: the table refuses the rows of the commit: {reason}",
+            kind="delta-refused",
+            hint="remove from the table what somebody has demanded of it, or move the table away, and publish again",
+        )
+
     @contextmanager
     def _delta_errors(self, number: int = 0, delta: "DeltaTable | None" = None) -> Iterator[None]:
         """Convert errors of Delta. ``number``: of the commit that is added to ``delta``."""
@@ -237,12 +249,17 @@ class DeltaDirectory:
         except TableNotFoundError:
             raise
         except CommitFailedError as error:
+            if _APPEND_ONLY in str(error):
+                raise self._refused("it has the property delta.appendOnly") from error
             raise taken(self._table, number) from error
         except (DeltaError, OSError) as error:
             if number == 1 and delta is None and self._opened() is not None:
                 raise taken(self._table, number) from error
             if _INSECURE in str(error):
                 raise insecure_endpoint(self._table.target) from None
+            if delta is not None and _UNMET in str(error):
+                # Delta's own error shows rows.
+                raise self._refused(f"some do not meet a condition of the table ({_demands(delta)})") from None
             raise RetryableError(
                 f"{self._table.target}: {_URL.sub('the endpoint', str(error).splitlines()[0])}",
                 kind="storage-io",
@@ -258,6 +275,14 @@ def _same(column: pa.Field) -> str:
     if not pa.types.is_floating(column.type):
         return same
     return f"({same} AND CASE WHEN {target} = 0 THEN 1.0 / {target} = 1.0 / {source} ELSE true END)"
+
+
+def _demands(delta: "DeltaTable") -> str:
+    """Return what a table demands of its rows: its constraints, and the columns that must not be null."""
+    prefix, configuration = "delta.constraints.", delta.metadata().configuration
+    demands = [f"{name.removeprefix(prefix)}: {text}" for name, text in configuration.items() if prefix in name]
+    demands += [f"{field.name} is not null" for field in delta.schema().fields if not field.nullable]
+    return ", ".join(demands)
 
 
 def _text_of(type_: Any) -> str:

@@ -216,6 +216,26 @@ def test_descriptions_constraints_and_features_are_no_foreign_rows(deployment: D
         publish(deployment)
 
 
+def test_rows_that_the_table_refuses(deployment: Deployment, tmp_path: Path) -> None:
+    def refused(reason: str) -> None:
+        with pytest.raises(InvalidRequestError, match=f"the table refuses the rows of the commit: .*{reason}") as error:
+            publish(deployment)
+        assert error.value.kind == "delta-refused"
+
+    run(deployment, 1)
+    publish(deployment)
+    run(deployment, 2)
+    alter = DeltaTable(tmp_path / "now").alter
+    alter.add_constraint({"first": "value < 2"})
+    refused(r"some do not meet a condition of the table \(first: value < 2\)")
+    alter.drop_constraint("first")
+    alter.set_table_properties({"delta.appendOnly": "true"})
+    refused("it has the property delta.appendOnly")
+    alter.set_table_properties({"delta.appendOnly": "false"})
+    publish(deployment)
+    assert sorted(delta_rows(tmp_path / "now")["value"].to_pylist()) == [2] * 6
+
+
 def test_a_table_of_somebody_else(deployment: Deployment, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "feed", pa.table({"x": [1]}))
     run(deployment, 1)
