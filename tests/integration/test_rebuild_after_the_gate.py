@@ -95,6 +95,8 @@ def test_a_checkpoint_that_passes_the_gate_becomes_the_head_even_if_it_was_not_r
     fourth_day(deployment)
     answer = planned(forgetting(deployment), "--dry-run")
     assert (set(states(answer).values()), answer["head"]["head"]) == ({"COMPLETED"}, 4)
+    because = [entered["state_because"] for entered in answer["entered"]]
+    assert because == [*["another one was built on it"] * 3, "all of it was read, and it passes the gate"]
     check(deployment, deployment.pipeline(NAME), FOURTH)
     register(deployment, deployment.pipeline(NAME), FOURTH)
     again = forgetting(deployment)

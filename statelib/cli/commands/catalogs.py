@@ -128,7 +128,7 @@ def _document(plan: RebuildPlan, *, applied: bool) -> dict[str, Any]:
     pipelines = [
         {
             "pipeline": p.pipeline,
-            "entered": [asdict(t.record) | {"known_because": t.proof} for t in p.entered],
+            "entered": [asdict(t.record) | {"known_because": t.proof, "state_because": _because(t)} for t in p.entered],
             "already_known": p.registered,
             "left_out": p.left_out,
             "given_up": p.given_up,
