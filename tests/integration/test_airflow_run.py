@@ -27,6 +27,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.airflow_filling import FILLER, FILLING, assert_a_run_waits, filling_file
 from tests.integration.airflow_mending import MENDED, assert_a_day_is_mended, mendable_file, with_own_mend
 from tests.integration.airflow_publishing import PUBLISH, assert_a_failed_publishing_is_made_up_for, assert_published
 from tests.integration.airflow_reports import (
@@ -118,6 +119,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     with (pipelines / f"{STREAKS}.yaml").open("a") as file:
         file.write(PUBLISH)
     (pipelines / f"{BALANCES}.yaml").write_text(balances_file())
+    (pipelines / f"{FILLING}.yaml").write_text(filling_file(state_asset_uri(FILLER)))
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
     with airflow_database(places) as places, exclusive(places), listening(places) as receivers:
@@ -275,6 +277,10 @@ def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World)
     client.clear(dag, run.run_id)
     again = world.succeed(world.wait(day, dag))
     assert client.task_states(dag, again.run_id)["snapshot"] == "skipped", "an applied interval is not waited for"
+
+
+def test_a_run_waits_until_the_partition_that_was_updated_is_over(world: World) -> None:
+    assert_a_run_waits(world, asset_id(world.client, FILLER))
 
 
 @large("make test has several sources without Airflow")
