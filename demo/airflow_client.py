@@ -282,13 +282,16 @@ class AirflowClient:
         except AirflowRequestError:
             return None
 
+    def log(self, run: Run, task_id: str, number: int = 1, map_index: int = -1) -> list[str]:
+        """Return the lines of the log of a try of a task, for people to read."""
+        path = f"{_path(run.dag_id, run.run_id)}/{task_id}/logs/{number}?full_content=true&map_index={map_index}"
+        return list(_log_lines(self.call("GET", path)["content"]))
+
     def failed_log(self, run: Run, lines: int = 40) -> str:
         """Return the last ``lines`` of the log of the first task that failed, for people to read."""
         for task in self._tasks(run.dag_id, run.run_id):
             if task["state"] == "failed":
-                path = f"{_path(run.dag_id, run.run_id)}/{task['task_id']}/logs/{task['try_number']}"
-                path += f"?full_content=true&map_index={task['map_index']}"
-                text = list(_log_lines(self.call("GET", path)["content"]))
+                text = self.log(run, task["task_id"], task["try_number"], task["map_index"])
                 return "\n".join([f"task {task['task_id']}, try {task['try_number']}:", *text[-lines:]])
         return "no task failed"
 

@@ -279,8 +279,9 @@ def _same(column: pa.Field) -> str:
 
 def _demands(delta: "DeltaTable") -> str:
     """Return what a table demands of its rows: its constraints, and the columns that must not be null."""
-    prefix, configuration = "delta.constraints.", delta.metadata().configuration
-    demands = [f"{name.removeprefix(prefix)}: {text}" for name, text in configuration.items() if prefix in name]
+    prefix = "delta.constraints."
+    texts = {name: text for name, text in delta.metadata().configuration.items() if name.startswith(prefix)}
+    demands = [f"{name.removeprefix(prefix)}: {text}" for name, text in texts.items()]
     demands += [f"{field.name} is not null" for field in delta.schema().fields if not field.nullable]
     return ", ".join(demands)
 

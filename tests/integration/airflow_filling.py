@@ -1,10 +1,8 @@
 """A partition in a real Airflow that is updated while it fills: its run waits until the interval is over."""
 
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -21,7 +19,7 @@ FILLER = PipelineName("filler")
 LASTS = timedelta(seconds=40), timedelta(minutes=5)
 """For so long an interval lasts after its first update. On a busy machine, the first one may be over before its run
 begins; then there is a second one."""
-PATIENCE = timedelta(minutes=10)
+PATIENCE_S = 600.0
 MOMENT = "%Y-%m-%dT%H%M%S"
 
 
@@ -37,13 +35,13 @@ backend: heap
 """
 
 
-def assert_a_run_waits(world: "World", asset_id: int) -> None:
+def assert_a_run_waits(world: "World") -> None:
     """Assert that ``begin`` gives its worker back until the interval is over, and that the events that come until then
     are applied."""
     world.client.pause(f"{FILLING}.checkpoint", False)
     start = datetime.now(UTC).replace(microsecond=0)
     for lasts in LASTS:
-        has_waited = run_of_an_interval(world, asset_id, start, start + lasts)
+        has_waited = run_of_an_interval(world, start, start + lasts)
         assert world.records(FILLING)[-1].created_at_ms >= (start + lasts).timestamp() * 1000
         if has_waited:
             break
@@ -54,21 +52,15 @@ def assert_a_run_waits(world: "World", asset_id: int) -> None:
     assert row["value"] == 3 * len(world.records(FILLING))
 
 
-def run_of_an_interval(world: "World", asset_id: int, start: datetime, end: datetime) -> bool:
+def run_of_an_interval(world: "World", start: datetime, end: datetime) -> bool:
     """Report an update of an interval of which half is there, add the other half when its run exists, and wait for the
     run. Return whether its task ``begin`` has waited."""
-    client, dag = world.client, f"{FILLING}.checkpoint"
-    directory, before = world.places.data / "filling" / f"{start:{MOMENT}}-{end:{MOMENT}}", client.runs(dag)
+    directory, dag = world.places.data / "filling" / f"{start:{MOMENT}}-{end:{MOMENT}}", f"{FILLING}.checkpoint"
     sell(directory, "first", 1)
-    extra = {"start": start.isoformat(), "end": end.isoformat()}
-    client.call("POST", "/assets/events", {"asset_id": asset_id, "extra": extra})
-    while not (new := {run.run_id for run in client.runs(dag)} - {run.run_id for run in before}):
-        assert datetime.now(UTC) < end + PATIENCE, "no run"
-        time.sleep(0.5)
+    run = world.update(FILLER, dag, start.isoformat(), end.isoformat())
     sell(directory, "second", 2)
-    run = world.succeed(client.wait_for_run(dag, new.pop(), PATIENCE.total_seconds()))
-    log = f"/dags/{dag}/dagRuns/{quote(run.run_id, safe='')}/taskInstances/begin/logs/1?full_content=true"
-    return "waiting: " in str(client.call("GET", log))
+    world.succeed(world.client.wait_for_run(dag, run.run_id, PATIENCE_S))
+    return any("waiting: " in line for line in world.client.log(run, "begin"))
 
 
 def sell(directory: Path, name: str, number: int) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -87,6 +86,13 @@ class World:
     def trigger(self, dag: str, conf: Mapping[str, Any]) -> Run:
         """Trigger a manual run, wait until it has ended, and return it."""
         return self.client.wait_for_run(dag, self.client.trigger(dag, conf), PATIENCE_S)
+
+    def update(self, asset: PipelineName, dag: str, start: str, end: str) -> Run:
+        """Report an update of a pipeline's state that names an interval, and return the run that it starts."""
+        before = {run.run_id for run in self.client.runs(dag)}
+        body = {"asset_id": asset_id(self.client, asset), "extra": {"start": start, "end": end}}
+        self.client.call("POST", "/assets/events", body)
+        return wait_for(lambda: next((r for r in self.client.runs(dag) if r.run_id not in before), None), "the run")
 
     def succeed(self, run: Run) -> Run:
         assert run.state == "success", self.client.failed_log(run)
@@ -265,8 +271,7 @@ def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World)
     marker = world.places.data / "done" / day
     marker.parent.mkdir()
     marker.touch()
-    log = f"/dags/{dag}/dagRuns/{quote(run.run_id, safe='')}/taskInstances/wait_for_source/logs/1?full_content=true"
-    wait_for(lambda: "was not updated since" in str(client.call("GET", log)) or None, "a look at the asset")
+    wait_for(lambda: "was not updated since" in str(client.log(run, "wait_for_source")) or None, "a look at the asset")
     wait_for(deferred, "a wait for the asset")
     assert world.records(WAITING) == []
     client.call("POST", "/assets/events", {"asset_id": asset_id(client, UPSTREAM)})
@@ -280,7 +285,7 @@ def test_a_run_waits_without_a_worker_until_its_source_is_complete(world: World)
 
 
 def test_a_run_waits_until_the_partition_that_was_updated_is_over(world: World) -> None:
-    assert_a_run_waits(world, asset_id(world.client, FILLER))
+    assert_a_run_waits(world)
 
 
 @large("make test has several sources without Airflow")
@@ -295,11 +300,7 @@ def test_updates_of_an_asset_start_runs_for_their_intervals(world: World) -> Non
 
     def updated(start: str, end: str) -> Run:
         """Return the run that an update starts, after it has ended."""
-        before = {run.run_id for run in client.runs(dag)}
-        extra = {"start": start, "end": end}
-        client.call("POST", "/assets/events", {"asset_id": asset_id(client, SENDER), "extra": extra})
-        new = wait_for(lambda: next((r for r in client.runs(dag) if r.run_id not in before), None), "the run")
-        return client.wait_for_run(dag, new.run_id, PATIENCE_S)
+        return client.wait_for_run(dag, world.update(SENDER, dag, start, end).run_id, PATIENCE_S)
 
     first = world.succeed(updated("2013-01-01", "2013-01-02"))
     assert client.task_states(dag, first.run_id)["register"] == "success"

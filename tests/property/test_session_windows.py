@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.definition.parts.durations import milliseconds
 from statelib.definition.pipeline import Pipeline
+from statelib.functions.sessions.spans import SessionWindows
 from statelib.model.session_state import WINDOW_CONTENTS, session_timers, window_set
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun
@@ -244,3 +246,15 @@ def test_the_end_of_time_closes_and_removes_every_session() -> None:
     run.apply(table([]), 0, draining=True)
     names = [name for name in run.backend.schema.states if name.name != "all"]
     assert all(run.state(state.name) == {} for state in names)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-(2**62), 2**62) | st.integers(0, 2), st.integers(0, 2))))
+def test_equal_windows_of_a_key_are_one_group(rows: list[tuple[int, int, int]]) -> None:
+    owners, starts, lengths = np.array(rows, np.int64).reshape(-1, 3).T
+    windows = SessionWindows(owners, starts, starts + lengths)
+    grouping = windows.grouped()
+    distinct = sorted(set(rows))
+    assert [rows[row] for row in grouping.first] == distinct
+    assert [distinct[code] for code in grouping.codes] == rows
+    assert grouping.first.tolist() == [rows.index(window) for window in distinct]

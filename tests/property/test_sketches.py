@@ -17,9 +17,9 @@ from statelib.aggregates.sketches.bitmap import POSITIONS
 from statelib.aggregates.sketches.hashes import sketch_hashes
 from statelib.aggregates.sketches.hll import LG_K
 from statelib.aggregates.sketches.kll import Levels
-from statelib.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.types import BYTES, DOUBLE, LONG, STRING
+from statelib.wire.sorting import order_in_groups, ranks_of_doubles
 from tests.support.extent import examples
 
 MASK = 2**64 - 1

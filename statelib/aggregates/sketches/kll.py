@@ -17,11 +17,11 @@ import pyarrow as pa
 from statelib.aggregates.grouping import Grouping, one_array, valid_rows
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.picks import clean
-from statelib.aggregates.sketches.ordering import order_in_groups, ranks_of_doubles
 from statelib.aggregates.sketches.stored import StoredSketches, folded_in_parts, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
 from statelib.serializers.columns.decimal_words import as_doubles
 from statelib.wire.ragged import offsets_of
+from statelib.wire.sorting import order_in_groups, ranks_of_doubles
 
 K, _M = 200, 8
 """The size parameter and the least size of a level, which are the defaults of DataSketches and of Spark."""

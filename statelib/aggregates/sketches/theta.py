@@ -14,9 +14,9 @@ from statelib.aggregates.grouping import Grouping
 from statelib.aggregates.kinds import AggregateSpec
 from statelib.aggregates.ranked import first_of_groups
 from statelib.aggregates.sketches.hashes import hashed_events
-from statelib.aggregates.sketches.ordering import order_in_groups
 from statelib.aggregates.sketches.stored import StoredSketches, folded_in_parts, merged_in_parts, sketch_column
 from statelib.errors import CorruptStateError
+from statelib.wire.sorting import order_in_groups
 
 _MOST_HASHES = 4096
 """The nominal number of entries, which is the default of DataSketches and of Spark."""

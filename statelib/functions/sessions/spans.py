@@ -11,7 +11,7 @@ from statelib.model.types import TIME_WINDOW
 from statelib.serializers.columns.arrow import number_array, numbers
 from statelib.serializers.registry import codec_of
 from statelib.serializers.scalars.windows import MOMENT
-from statelib.wire.sorting import order_by, order_of
+from statelib.wire.sorting import order_in_groups, order_of
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -56,11 +56,10 @@ class SessionWindows:
         """Return the groups of equal windows of the same key, in the order of key, start and end."""
         if not len(self):
             return Grouping(np.empty(0, np.int64), np.empty(0, np.int64))
-        numbers, lengths = _numbered(self.owners, self.starts).view(np.uint64), self.ends - self.starts
-        order = order_of(numbers)
-        if bool((_repeats(numbers[order]) & ~_repeats(lengths[order])).any()):
-            order = order_by([numbers, lengths])
-        begins = np.append(True, ~(_repeats(numbers[order]) & _repeats(lengths[order])))
+        numbers, lengths = _numbered(self.owners, self.starts), self.ends - self.starts
+        order = order_in_groups(numbers, lengths.view(np.uint64))
+        numbers, lengths = numbers[order], lengths[order]
+        begins = np.append(True, (numbers[1:] != numbers[:-1]) | (lengths[1:] != lengths[:-1]))
         codes = np.empty(len(self), np.int64)
         codes[order] = np.cumsum(begins) - 1
         return Grouping(codes, np.minimum.reduceat(order, np.flatnonzero(begins)))
@@ -100,11 +99,6 @@ def merged(spans: SessionWindows) -> tuple[SessionWindows, Longs]:
     codes[order] = np.cumsum(begins) - 1
     last = np.append(first[1:], len(spans)) - 1
     return SessionWindows(ordered.owners[first], ordered.starts[first], ends[last]), codes
-
-
-def _repeats(values: npt.NDArray[np.integer]) -> Mask:
-    """Return whether each value but the first is equal to the one before it."""
-    return np.asarray(values[1:] == values[:-1], np.bool_)
 
 
 def _numbered(owners: Longs, times: Longs) -> Longs:
