@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from statelib.definition.columns import key_array
 from statelib.errors import CorruptStateError, StatelibError
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.gate import shares as gate_shares
@@ -21,11 +22,12 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import stored_content
 from statelib.savepoints.verification.stored_content import StoredContent
+from statelib.serializers.entries.keys import key_groups
 from statelib.spark.snapshot import driver
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.storage.uris import local_path
 from tests.integration.gate_rotation import NAME, facts_of, guests, new_world, run_day, taken
-from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
+from tests.support.worlds import day, new_deployment, publish_here
 
 DAMAGED = ("read-back-failed", "checksum-mismatch", "size-mismatch", "corrupt-rocksdb")
 """The kinds of error: one task reads the file, another one the entries in it, and either may be the first."""
@@ -67,44 +69,86 @@ def test_a_small_checkpoint_is_left_to_the_gate(tmp_path: Path) -> None:
     assert shares_of(deployment, deployment.pipeline(NAME), record, deployment.open(record)) is None
 
 
-def test_tasks_read_the_state_with_which_deltas_were_merged(tmp_path: Path) -> None:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "blind.yaml").write_text(BLIND)
-    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
-    planned = {}
-    for number in (1, 2, 3):
-        events = pa.table({"guest": [f"g{n}" for n in range(60)], "amount": pa.array(range(60), pa.int64())})
-        checkpoint = checkpoint_of(deployment, "blind", number, events)
-        record = deployment.catalog().get(PipelineName("blind"), checkpoint)
-        planned[number] = shares_of(deployment, deployment.pipeline("blind"), record, deployment.open(record))
-    assert planned[2] is None, "it has open deltas, which the gate reads"
-    merged = planned[3]
-    assert merged is not None
-    assert merged.opened.manifest is not None
-    assert len(merged.reading.files) == len(merged.opened.manifest.files)
-    read_all(merged, tmp_path)
-    for file in merged.reading.files:
-        path = Path(local_path(file.path))
-        path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(CorruptStateError):
-        read_all(merged, tmp_path)
+def blind_world(root: Path, backend: str = "heap") -> Deployment:
+    (root / "pipelines").mkdir()
+    (root / "pipelines" / "blind.yaml").write_text(BLIND.replace("backend: heap", f"backend: {backend}"))
+    return new_deployment(root, root, root / "pipelines")
 
 
-def test_a_merged_state_is_read_whole_although_its_base_is_proved(tmp_path: Path) -> None:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "blind.yaml").write_text(BLIND.replace("backend: heap", "backend: rocksdb"))
-    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
-    pipeline = deployment.pipeline("blind")
-    for number, guests_of_day in ((1, 60), (2, 3), (3, 3)):
-        numbers = range(guests_of_day)
-        events = pa.table({"guest": [f"g{n}" for n in numbers], "amount": pa.array(numbers, pa.int64())})
+def planned_days(deployment: Deployment, *days: pa.Table) -> list[Shares]:
+    """Take a checkpoint of each day, and return how tasks would read it back."""
+    pipeline, planned = deployment.pipeline("blind"), []
+    for number, events in enumerate(days, 1):
         checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
         publish_here(deployment, pipeline, checkpoint_id, events)
         record = deployment.catalog().get(PipelineName("blind"), checkpoint_id)
-        planned = shares_of(deployment, pipeline, record, deployment.open(record))
+        planned.append(shares_of(deployment, pipeline, record, deployment.open(record)))
         register(deployment, pipeline, checkpoint_id, check(deployment, pipeline, checkpoint_id).report_uri)
-    assert planned is not None
-    assert planned.reading.key_groups is None, "nothing says how many entries it must have"
+    return [each for each in planned if each is not None]
+
+
+def amounts(guests_of_day: range) -> pa.Table:
+    return pa.table({"guest": [f"g{n}" for n in guests_of_day], "amount": pa.array(guests_of_day, pa.int64())})
+
+
+def assert_each_file_is_read(planned: Shares, scratch: Path) -> None:
+    """Assert that the shares accept the files as they are, and refuse each of them with another last byte."""
+    read_all(planned, scratch)
+    for file in planned.reading.files:
+        path = Path(local_path(file.path))
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(CorruptStateError):
+            read_all(planned, scratch)
+        path.write_bytes(data)
+
+
+def test_tasks_read_deltas_and_the_state_with_which_they_were_merged(tmp_path: Path) -> None:
+    everyone = amounts(range(60))
+    _, added, merged = planned_days(blind_world(tmp_path), everyone, everyone, everyone)
+    assert added.opened.manifest is not None
+    assert len(added.opened.manifest.deltas) == 2
+    assert 0 < len(added.reading.files) < len(added.opened.manifest.files), "the state itself is known"
+    assert merged.opened.manifest is not None
+    assert merged.opened.manifest.deltas == ()
+    assert len(merged.reading.files) == len(merged.opened.manifest.files)
+    for planned in (added, merged):
+        assert_each_file_is_read(planned, tmp_path)
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_tasks_read_a_checkpoint_of_which_only_one_subtask_has_merged(tmp_path: Path, backend: str) -> None:
+    deployment = blind_world(tmp_path, backend)
+    everyone = amounts(range(60))
+    groups = key_groups(deployment.pipeline("blind").schema(), key_array(deployment.pipeline("blind"), everyone))
+    of_first = everyone.filter(pa.array(groups < 4))
+    *_, mixed = planned_days(deployment, everyone, of_first, everyone)
+    manifest = mixed.opened.manifest
+    assert manifest is not None
+    assert [delta.key_group_range.start for delta in manifest.deltas] == [4], "the other subtask has merged its delta"
+    assert len(mixed.reading.files) == len(manifest.files)
+    assert_each_file_is_read(mixed, tmp_path)
+
+
+def test_a_wrong_statistic_of_a_delta_is_found_by_a_share(tmp_path: Path) -> None:
+    everyone = amounts(range(60))
+    _, added = planned_days(blind_world(tmp_path), everyone, everyone)
+    manifest = added.opened.manifest
+    assert manifest is not None
+    for number, delta in enumerate(manifest.deltas):
+        (first, *rest), deltas = delta.statistics, list(manifest.deltas)
+        wrong = replace(first, digests=first.digests + np.uint64(1))
+        deltas[number] = replace(delta, statistics=(wrong, *rest))
+        forged = replace(added.opened, manifest=replace(manifest, deltas=tuple(deltas)))
+        with pytest.raises(CorruptStateError) as caught:
+            read_all(replace(added, opened=forged), tmp_path)
+        assert caught.value.kind == "restore-mismatch"
+
+
+def test_a_merged_state_is_read_whole_although_its_base_is_proved(tmp_path: Path) -> None:
+    few = amounts(range(3))
+    *_, merged = planned_days(blind_world(tmp_path, "rocksdb"), amounts(range(60)), few, few)
+    assert merged.reading.key_groups is None, "nothing says how many entries it must have"
 
 
 def test_the_shares_together_read_what_the_gate_would_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +258,26 @@ def test_the_job_reads_back_and_the_gate_need_not(spark: SparkSession, tmp_path:
     assert not any("Spark job" in sentence for r in results for sentence in r.sentences), (
         "and read, whoever had read it"
     )
+
+
+def test_the_job_reads_open_deltas_back(spark: SparkSession, tmp_path: Path) -> None:
+    deployment = blind_world(tmp_path)
+    file = Path(deployment.pipelines_directory) / "blind.yaml"
+    file.write_text(file.read_text().replace('{path: "{data}/{start}-{end}"', '{format: parquet, path: "{data}/all"'))
+    file.write_text(file.read_text().replace("columns:", "where: \"'{start}' < '{end}'\", columns:"))
+    pipeline = deployment.pipeline("blind")
+    (Path(deployment.data) / "all").mkdir()
+    pq.write_table(amounts(range(60)), Path(deployment.data) / "all" / "part.parquet")
+    for number in (1, 2):
+        checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
+        assert run_snapshot(spark, deployment, pipeline, checkpoint_id) is not None
+        report = check(deployment, pipeline, checkpoint_id)
+        assert any("by tasks of the Spark job" in sentence for r in report.results for sentence in r.sentences)
+        register(deployment, pipeline, checkpoint_id, report.report_uri)
+    manifest = deployment.open(deployment.catalog().get(PipelineName("blind"), checkpoint_id)).manifest
+    assert manifest is not None
+    assert manifest.read_by_job
+    assert len(manifest.deltas) == 2
 
 
 def test_a_job_that_reads_other_bytes_publishes_nothing(

@@ -5,17 +5,18 @@ fail, so that a checkpoint is published only if all of its shares have been read
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError
-from statelib.flows.gate.reading import Reading, reading_of
+from statelib.flows.gate.reading import Reading, has_merged, reading_of
 from statelib.flows.gate.stored_facts import base_statistics
 from statelib.flows.wiring import Deployment
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import StateStatistics
 from statelib.restore.check import check_statistics, cut_statistics
+from statelib.restore.live.deltas import check_deltas
 from statelib.restore.plan import RestoreSource
 from statelib.restore.stored.new_parts import written_key_groups
 from statelib.savepoints.opened import Checkpoint
@@ -40,9 +41,12 @@ class Shares:
 
         Raises CorruptStateError (``read-back-failed``, and the kinds of the formats)."""
         self._read_files(share)
-        for index, source in enumerate(self.opened.managed_sources()):
+        settled = replace(self.opened, settled=True)
+        sources = zip(settled.managed_sources(), self.opened.managed_sources(), strict=True)
+        for index, (source, with_deltas) in enumerate(sources):
             if (index + 1) % self.number == share:
-                self._read_handle(source, scratch)
+                self._read_handle(settled, source, scratch)
+                check_deltas(with_deltas, self.reading.is_known)
 
     def _read_files(self, share: int) -> None:
         files, kind = list(self.reading.files)[share :: self.number], PLACES.kind(self.opened.directory)
@@ -54,11 +58,11 @@ class Shares:
                     hint="look at the storage; a retry writes new files",
                 )
 
-    def _read_handle(self, source: RestoreSource, scratch: str) -> None:
+    def _read_handle(self, settled: Checkpoint, source: RestoreSource, scratch: str) -> None:
         own, wanted = source.handle.key_group_range, self.reading.key_groups
         parts = [own] if wanted is None else [own.intersection(part) for part in wanted]
         parts = [part for part in parts if len(part)]
-        content = read_content(self.opened, scratch, parts)
+        content = read_content(settled, scratch, parts)
         for part in parts:
             self._check(part, content.statistics)
         if self.reading.reads_a_part(source) and self.base is not None:
@@ -81,9 +85,9 @@ def shares_of(
     deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, opened: Checkpoint
 ) -> Shares | None:
     """Return the reading of a checkpoint that is not published yet; None if the gate itself shall read it, because it
-    is small, because only the gate can record the counts of its keys, or because it has open deltas."""
+    is small, or because only the gate can record the counts of its keys."""
     manifest, catalog = opened.manifest, deployment.catalog()
-    if manifest is None or manifest.deltas or (manifest.keys is None and are_keys_countable(manifest.schema)):
+    if manifest is None or (manifest.keys is None and not manifest.deltas and are_keys_countable(manifest.schema)):
         return None
     lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
     base = deployment.open(lineage[0]) if lineage else None
@@ -92,6 +96,6 @@ def shares_of(
     if reading.size_bytes < pipeline.checks.in_job_from_bytes:
         return None
     before = None
-    if base is not None and base.manifest is not None and not base.manifest.deltas:
+    if base is not None and base.manifest is not None and not has_merged(opened, base):
         before = base_statistics(pipeline, base, base.manifest.statistics, manifest)
     return Shares(opened, reading, before, record.parallelism)
