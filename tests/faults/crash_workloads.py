@@ -157,6 +157,24 @@ def compacting(
     return applied
 
 
+def blind(deployment: Deployment) -> None:
+    """Take a checkpoint that leaves the state of a change log unread and adds a delta."""
+    _run_blind_day(deployment, 4, 9)
+
+
+def merged(deployment: Deployment) -> None:
+    """Take a checkpoint that merges the deltas of the one before with the state."""
+    _run_blind_day(deployment, 4, 9)
+    _run_blind_day(deployment, LAST, 1)
+
+
+def _run_blind_day(deployment: Deployment, number: int, most: int) -> None:
+    """Take the checkpoint of a day. It leaves its state unread if its change log has less than ``most`` parts."""
+    pipeline = deployment.pipeline(NAME)
+    checkpoint = pipeline.checkpoint.model_copy(update={"blind": True, "materialize_after_checkpoints": most})
+    run_day(deployment, NAME, number, pipeline.model_copy(update={"checkpoint": checkpoint}))
+
+
 def savepoint(deployment: Deployment) -> None:
     save(deployment, "new")
 
@@ -317,6 +335,8 @@ WORKLOADS: dict[str, Callable[[Deployment], None]] = CENTRAL | {
     "import": imported,
     "copied fork": copied_fork,
     "seed": seeded,
+    "blind": blind,
+    "merged deltas": merged,
     "migrate": migrate,
 }
 

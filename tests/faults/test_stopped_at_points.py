@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import StatelibError
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import CheckpointManifest
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
 from tests.faults.crash_kit import CENTRAL_ORDER, Tally, Worlds, spread
 from tests.faults.crash_workloads import LAST, WORKLOADS, recover
-from tests.faults.crash_world import STRATEGIES, leaks, problems, unfinished
+from tests.faults.crash_world import NAME, STRATEGIES, leaks, problems, unfinished
 from tests.support.extent import TEST_FAULTS, name_of, rounds, sample
 
 SEED = 20130102
@@ -28,6 +30,31 @@ def test_an_exception_at_any_crash_point_is_recovered_from(tmp_path: Path, strat
                 run = f"{workload} {place.point} ({place.nth})"
                 tally.add(run, stopped(world, workload, place, from_the_task=tally.runs % 2 == 1))
     tally.close()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_a_run_that_adds_or_merges_deltas_is_recovered_from_an_exception(tmp_path: Path, backend: str) -> None:
+    (tmp_path / "w").mkdir()
+    world = Worlds(tmp_path / "w", backend, "changelog")
+    tally = Tally(f"a run with deltas stopped by an exception, then recovered ({backend})")
+    for workload, deltas in (("blind", 2), ("merged deltas", 0)):
+        places = spread(world.trace(workload), rounds(3, 32), SEED)
+        assert len(manifest_of(world.of(workload).deployment).deltas) == deltas
+        for place in places:
+            run = f"{workload} {place.point} ({place.nth})"
+            tally.add(run, stopped(world, workload, place, from_the_task=tally.runs % 2 == 1))
+    tally.close()
+
+
+def manifest_of(deployment: Deployment) -> CheckpointManifest:
+    """Return the manifest of the head."""
+    catalog = deployment.catalog()
+    head = catalog.head(NAME).head
+    assert head is not None
+    manifest = deployment.open(catalog.get(NAME, head)).manifest
+    assert manifest is not None
+    return manifest
 
 
 def stopped(world: Worlds, workload: str, place: Place, *, from_the_task: bool) -> list[tuple[str, str]]:
