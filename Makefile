@@ -62,8 +62,8 @@ matrix: setup  ## the wheel with every supported Airflow, PySpark and catalog da
 FAULTS := .work/faults/figures.jsonl
 FAULTY := tests/faults tests/damage tests/hostile tests/model tests/fuzz tests/property/test_against_a_dict.py \
 	$(addprefix tests/contract/test_,postgresql_restarts.py rescale_everywhere.py) \
-	$(addprefix tests/integration/test_,s3_fault_scripts.py catalog_lost.py wrong_clocks.py)
-test-faults: setup java  ## faults as often as is promised (long), then goals G1 to G11 beside what was measured
+	$(addprefix tests/integration/test_,s3_fault_scripts.py catalog_lost.py wrong_clocks.py gate_rotation.py)
+test-faults: setup java  ## faults as often as is promised (long), then goals G1 to G13 beside what was measured
 	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
 	@export STATELIB_TEST_FAULTS=1 STATELIB_FIGURES=$(CURDIR)/$(FAULTS); \
 		$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --timeout 3600 $(FAULTY) $(ARGS); failed=$$?; \

@@ -26,6 +26,7 @@ from statelib.model.record import CheckpointState, ClaimMode
 from statelib.testing.crash_points import Place, ends_at, kill
 from tests.faults.crash_child import run
 from tests.support.extent import large, rounds
+from tests.support.figures import record
 from tests.support.published import (
     by_identity,
     delta_rows,
@@ -247,3 +248,4 @@ def test_tables_equal_the_state_at_each_head_of_thirty_days(
             collect_garbage(shop.deployment)
     assert set(shop.killed) == set(points_of(form))
     assert len(shop.killed) >= 70, "more than 200 kills in all three formats"
+    record("G13", "publishers killed in thirty days", len(shop.killed), unit="kills")

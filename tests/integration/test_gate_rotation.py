@@ -38,6 +38,7 @@ from tests.integration.gate_rotation import (
     run_day,
     taken,
 )
+from tests.support.figures import record
 from tests.support.worlds import CHECKOUT, publish_here
 
 FIRST = guests(0, 200)
@@ -249,6 +250,7 @@ def test_each_fault_of_a_referring_checkpoint_is_detected_in_time(fault: Fault, 
         failures += [] if failures[-1] else [next_run(deployment, 20 * TURNS + number)]
     assert failures[-1] == [fault.check]
     assert (len(failures) == 1) is (fault.found == THIS_RUN)
+    record("G12", "faults of storage that were found in time", 1, unit="faults")
 
 
 def spoiled(deployment: Deployment, fault: Fault, days: Iterator[int]) -> CheckpointId:

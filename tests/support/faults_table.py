@@ -1,4 +1,4 @@
-"""``python -m tests.support.faults_table [--json] FILE``: goals G1 to G11 beside what the tests of faults measured.
+"""``python -m tests.support.faults_table [--json] FILE``: goals G1 to G13 beside what the tests of faults measured.
 
 ``FILE``: what :func:`tests.support.figures.record` appended to. Ends with 1 if a goal was broken or came short.
 """
@@ -37,6 +37,8 @@ GOALS = (
     Goal("G9", "the protocol's model holds, every mechanism is needed", 1_000_000, "states"),
     Goal("G10", "soak: ends with G1 and G2", 50, "kills"),
     Goal("G11", "verification's share of a checkpoint's time", 3, "%", at_most=True),
+    Goal("G12", "each fault of storage is found by the gate in its turn", 16, "faults"),
+    Goal("G13", "a table is that of a checkpoint, wherever its publisher dies", 200, "kills"),
 )
 
 

@@ -13,7 +13,7 @@ ENVIRONMENT = "STATELIB_FIGURES"
 
 
 def record(goal: str, what: str, tried: float, violations: int = 0, unit: str = "runs") -> None:
-    """Record a figure of a test. ``goal``: G1 to G11. ``what`` names the figure; figures of one name are added up.
+    """Record a figure of a test. ``goal``: G1 to G13. ``what`` names the figure; figures of one name are added up.
     ``tried``: the number of runs (or the measure in ``unit``); ``violations``: the number of runs that broke the
     promise."""
     if file := os.environ.get(ENVIRONMENT):

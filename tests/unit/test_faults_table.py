@@ -29,6 +29,7 @@ def test_figures_of_other_units_are_shown_but_not_counted() -> None:
 
 
 def test_the_largest_figure_of_a_cost_counts() -> None:
-    cost = rows([line("G11", "heap", 2.5, unit="%"), line("G11", "rocksdb", 3.1, unit="%")])[-1]
+    measured = rows([line("G11", "heap", 2.5, unit="%"), line("G11", "rocksdb", 3.1, unit="%")])
+    (cost,) = [row for row in measured if row.goal.name == "G11"]
     assert (cost.measured, cost.reached) == (3.1, False)
     assert "| G11 | verification's share of a checkpoint's time | at most 3 % | 3.1 % | 0 | no |" in table([cost])
