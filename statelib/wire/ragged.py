@@ -6,7 +6,7 @@ Serialized keys and values are passed on in this form, without a Python object p
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -130,6 +130,37 @@ class EqualRows(Ragged):
 
     def slice(self, start: int, stop: int) -> Ragged:
         return EqualRows(self.matrix[start:stop])
+
+
+class JoinedRows(Ragged):
+    """Rows that are joined of the rows of several parts when someone asks for their bytes. If they are joined with
+    others before that, the bytes of all parts are moved once."""
+
+    parts: tuple[Ragged, ...]
+    """The parts of the rows, or the rows themselves once they are joined."""
+
+    def __init__(self, parts: Sequence[Ragged]) -> None:
+        object.__setattr__(self, "parts", tuple(parts))
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    @property
+    def data(self) -> Bytes:
+        return self._joined.data
+
+    @property
+    def offsets(self) -> Offsets:
+        return self._joined.offsets
+
+    @property
+    def _joined(self) -> Ragged:
+        parts = self.parts
+        if len(parts) > 1:
+            joined = pc.binary_join_element_wise(*map(as_arrow, parts), pa.scalar(b"", pa.large_binary()))
+            parts = (as_ragged(joined),)
+            object.__setattr__(self, "parts", parts)  # the memory of the others is free
+        return parts[0]
 
 
 def from_list(rows: Sequence[bytes]) -> Ragged:
@@ -301,13 +332,12 @@ def join(parts: Sequence[Ragged]) -> Ragged:
 
     There must be at least one part, and all parts must have the same number of rows.
     """
+    flat = chain.from_iterable(part.parts if isinstance(part, JoinedRows) else (part,) for part in parts)
     pieces: list[Ragged] = []
-    for are_equal, group in groupby(parts, key=lambda part: part.width is not None):
+    for are_equal, group in groupby(flat, key=lambda part: part.width is not None):
         some = list(group)
         pieces += [from_fixed(side_by_side([part.matrix for part in some]))] if are_equal and len(some) > 1 else some
-    if len(pieces) == 1:
-        return pieces[0]
-    return as_ragged(pc.binary_join_element_wise(*map(as_arrow, pieces), pa.scalar(b"", pa.large_binary())))
+    return pieces[0] if len(pieces) == 1 else JoinedRows(pieces)
 
 
 def concat(parts: Sequence[Ragged]) -> Ragged:

@@ -13,7 +13,6 @@ from statelib.aggregates.sketches.stored import folded_in_parts, merged_in_parts
 from statelib.errors import InvalidRequestError
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Ragged, join, offsets_of
-from statelib.wire.sorting import order_of
 
 POSITIONS = 32_768
 """The number of bits of a bitmap of Spark."""
@@ -43,9 +42,7 @@ class Bitmap:
                 hint="compute the column with bitmap_bit_position(...), in a map whose user_key is "
                 "bitmap_bucket_number(...)",
             )
-        codes = grouping.codes[rows]
-        order = order_of(codes.astype(np.uint64))
-        return folded_in_parts(_with_positions, before, codes[order], positions[order])
+        return folded_in_parts(_with_positions, before, grouping.codes[rows], positions)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(_merged, before, more)

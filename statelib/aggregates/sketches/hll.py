@@ -47,7 +47,7 @@ class DistinctSketch:
 
     def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
         codes, first, second = hashed_events(events, self.spec.column, grouping)
-        return folded_in_parts(self._folded, before, *_distinct_pairs(codes, _coupons(first, second)))
+        return folded_in_parts(self._folded, before, codes, _coupons(first, second))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
@@ -59,6 +59,7 @@ class DistinctSketch:
         return _sketches(codes, coupons, [(part.dense, part.registers) for part in parts], len(before))
 
     def _folded(self, before: pa.Array, codes: Rows, coupons: Coupons) -> pa.Array:
+        codes, coupons = _distinct_pairs(codes, coupons)
         own = _Decoded.of(before, self.spec.column)
         codes, coupons = np.concatenate([own.codes, codes]), np.concatenate([own.coupons, coupons])
         return _sketches(codes, coupons, [(own.dense, own.registers)], len(before))

@@ -49,9 +49,7 @@ class QuantileSketch:
     def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
         column = clean(as_doubles(one_array(events[self.spec.column])))
         rows = valid_rows([column])
-        codes, values = grouping.codes[rows], column.take(pa.array(rows)).to_numpy()
-        order = order_in_groups(codes, ranks_of_doubles(values))
-        return folded_in_parts(self._folded, before, codes[order], values[order])
+        return folded_in_parts(self._folded, before, grouping.codes[rows], column.take(pa.array(rows)).to_numpy())
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
@@ -66,6 +64,7 @@ class QuantileSketch:
         return _sketches(codes, values, large, len(before))
 
     def _folded(self, before: pa.Array, codes: Rows, values: Doubles) -> pa.Array:
+        codes, values = _ordered(codes, values)
         own_codes, own_values, levels_of = _decoded(before, self.spec.column)
         large = {row: [levels] for row, levels in levels_of.items()}
         counts = np.bincount(codes, minlength=len(before))
@@ -164,21 +163,24 @@ def _decoded(sketches: pa.Array, column: str) -> tuple[Rows, Doubles, dict[int, 
     stored = StoredSketches.of(sketches)
     if (stored.lengths < _SINGLE_BYTES).any():
         raise _bad(column)
-    flags = stored.spans(3, 1).reshape(-1)
-    stored = stored.taken((flags & _EMPTY == 0) | (stored.lengths > _SINGLE_BYTES))  # of nulls alone, Spark makes this
-    if (stored.lengths < _SINGLE_BYTES + 8).any():
-        raise _bad(column)
-    heads = stored.spans(0, 8)
+    heads = stored.spans(0, _SINGLE_BYTES)
+    filled = (heads[:, 3] & _EMPTY == 0) | (stored.lengths > _SINGLE_BYTES)  # of nulls alone, Spark makes an empty one
+    if not filled.all():
+        stored, heads = stored.taken(filled), heads[filled]
     single = heads[:, 1] == 2
-    several = stored.taken(~single)
-    if (heads[:, 2] != 15).any() or (several.lengths < _HEAD_BYTES).any():
+    head_bytes = np.where(single, _SINGLE_BYTES, _HEAD_BYTES)
+    if (heads[:, 2] != 15).any() or (stored.lengths < np.maximum(head_bytes, _SINGLE_BYTES + 8)).any():
         raise _bad(column)
-    levels = np.zeros(len(stored), np.int64)
-    levels[~single] = several.spans(18, 1).reshape(-1)
-    listed, head_bytes = stored.taken(levels <= 1), np.where(single, _SINGLE_BYTES, _HEAD_BYTES)[levels <= 1]
+    several = np.flatnonzero(~single)
+    large = several[stored.taken(several).spans(18, 1)[:, 0] > 1]
+    listed, levels_of = stored, {}
+    if len(large):
+        of_listed = np.delete(np.arange(len(stored)), large)
+        listed, head_bytes = stored.taken(of_listed), head_bytes[of_listed]
+        levels_of = dict(_parsed(stored.taken(large), column))
     if ((listed.lengths - head_bytes) % 8 != 0).any():
         raise _bad(column)
-    return *listed.entries(head_bytes, "<f8"), dict(_parsed(stored.taken(levels > 1), column))
+    return *listed.entries(head_bytes, "<f8"), levels_of
 
 
 def _parsed(stored: StoredSketches, column: str) -> Iterator[tuple[int, Levels]]:
@@ -194,10 +196,15 @@ def _bad(column: str) -> CorruptStateError:
     return CorruptStateError(text, kind="bad-sketch")
 
 
+def _ordered(codes: Rows, values: Doubles) -> tuple[Rows, Doubles]:
+    """Return (row, value) in the order of the rows, and of the values of a row."""
+    order = order_in_groups(codes, ranks_of_doubles(values))
+    return codes[order], values[order]
+
+
 def _sketches(codes: Rows, values: Doubles, large: dict[int, list[Levels]], size: int) -> pa.Array:
     """Return the sketch of each group, null for a group without values. ``large``: sketches with levels by group."""
-    order = order_in_groups(codes, ranks_of_doubles(values))
-    codes, values = codes[order], values[order]
+    codes, values = _ordered(codes, values)
     counts = np.bincount(codes, minlength=size)
     with_levels = counts > K
     with_levels[list(large)] = True
@@ -221,12 +228,10 @@ def _sketches(codes: Rows, values: Doubles, large: dict[int, list[Levels]], size
 
 def _listing(values: Doubles, counts: npt.NDArray[np.int64], empty: npt.NDArray[np.bool_]) -> pa.Array:
     """Return sketches that list their values, which are sorted in each group."""
-    single = counts == 1
-    bounds = offsets_of(counts)
-    ends = np.zeros((2, len(counts)))
-    ends[0, ~empty], ends[1, ~empty] = values[bounds[:-1][~empty]], values[bounds[1:][~empty] - 1]
-    least, most = ends.view(np.int64)
+    single, bounds = counts == 1, offsets_of(counts)
+    numbers = values.astype("<f8").view("<i8")
+    ends = np.append(numbers, 0)  # an empty one may have any
+    least, most = ends[bounds[:-1]], ends[bounds[1:] - 1]
     first = np.where(single, _SINGLE_HEAD, _SEVERAL_HEAD)
     third = K | 1 << 16 | (K - counts) << 32
-    numbers = values.astype("<f8").view("<i8")
     return sketch_column([first, counts, third, least, most], np.where(single, 1, 5), numbers, counts, empty)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from statelib.aggregates.grouping import valid_rows
 from statelib.serializers.columns.arrow import byte_array, byte_rows
 from statelib.wire.ragged import Bytes, Ragged, gather, offsets_of, spans
+from statelib.wire.sorting import order_of
 
 _ROWS_AT_ONCE = 1 << 14
 Rows = npt.NDArray[np.int64]
@@ -51,15 +52,9 @@ class StoredSketches:
     def entries(self, heads: Rows | int, dtype: str) -> tuple[Rows, npt.NDArray[Any]]:
         """Return (row, number) of each entry. ``heads`` is the number of bytes before the entries of each sketch; the
         other bytes are a whole number of entries."""
-        width = np.dtype(dtype).itemsize
-        counts = (self.lengths - heads) // width
-        total = int(counts.sum())
-        if not total:
-            return np.empty(0, np.int64), np.empty(0, dtype)
-        everywhere = np.ndarray((len(self.data) - width + 1,), dtype, np.ascontiguousarray(self.data), strides=(1,))
-        starts = self.starts + heads - width * offsets_of(counts)[:-1]
-        places = np.repeat(starts, counts) + width * np.arange(total)
-        return np.repeat(self.rows, counts), everywhere[places]
+        counts = (self.lengths - heads) // np.dtype(dtype).itemsize
+        entries = gather(self.data, self.starts + heads, self.lengths - heads)
+        return np.repeat(self.rows, counts), entries.data.view(dtype)
 
 
 def sketch_column(
@@ -97,12 +92,13 @@ def folded_in_parts(
     values: npt.NDArray[Any],
 ) -> pa.Array:
     """Return what ``fold`` makes of a column of sketches and of values that are added to them. ``codes`` are the rows
-    that get the values, in ascending order. As in :func:`merged_in_parts`, it gets some rows at a time."""
-    starts = np.arange(0, len(before), _ROWS_AT_ONCE)
-    bounds = np.append(np.searchsorted(codes, starts), len(codes))
+    that get the values, in any order. As in :func:`merged_in_parts`, it gets some rows at a time."""
+    part = codes // _ROWS_AT_ONCE
+    order, starts = order_of(part.view(np.uint64)), range(0, len(before), _ROWS_AT_ONCE)
+    bounds, codes, values = offsets_of(np.bincount(part, minlength=len(starts))), codes[order], values[order]
     parts = [
         fold(before.slice(start, _ROWS_AT_ONCE), codes[a:b] - start, values[a:b])
-        for start, a, b in zip(starts.tolist(), bounds[:-1], bounds[1:], strict=True)
+        for start, a, b in zip(starts, bounds[:-1], bounds[1:], strict=True)
     ]
     return pa.concat_arrays(parts) if parts else before
 

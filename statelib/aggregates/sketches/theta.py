@@ -40,9 +40,7 @@ class ThetaSketch:
 
     def fold(self, before: pa.Array, events: pa.Table, grouping: Grouping) -> pa.Array:
         codes, first, _ = hashed_events(events, self.spec.column, grouping)
-        hashes = (first >> np.uint64(1)).astype(np.int64)
-        order = _order(codes, hashes)
-        return folded_in_parts(self._folded, before, codes[order], hashes[order])
+        return folded_in_parts(self._folded, before, codes, (first >> np.uint64(1)).astype(np.int64))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
         return merged_in_parts(self._merged, before, more)
@@ -54,13 +52,15 @@ class ThetaSketch:
         return _sketches(codes, hashes, thetas)
 
     def _folded(self, before: pa.Array, codes: Rows, hashes: Hashes) -> pa.Array:
-        thetas = np.full(len(before), _WHOLE)
+        thetas, (codes, hashes) = np.full(len(before), _WHOLE), _ordered(codes, hashes)
         own_codes, own_hashes = _decoded(before, thetas, self.spec.column)
         return _sketches(np.concatenate([own_codes, codes]), np.concatenate([own_hashes, hashes]), thetas)
 
 
-def _order(codes: Rows, hashes: Hashes) -> Rows:
-    return order_in_groups(codes, hashes.view(np.uint64) << np.uint64(1))
+def _ordered(codes: Rows, hashes: Hashes) -> tuple[Rows, Hashes]:
+    """Return (row, hash) in the order of the rows, and of the hashes of a row."""
+    order = order_in_groups(codes, hashes.view(np.uint64) << np.uint64(1))
+    return codes[order], hashes[order]
 
 
 def _decoded(sketches: pa.Array, thetas: Hashes, column: str) -> tuple[Rows, Hashes]:
@@ -88,8 +88,7 @@ def _bad(column: str) -> CorruptStateError:
 
 def _sketches(codes: Rows, hashes: Hashes, thetas: Hashes) -> pa.Array:
     """Return the sketch of each group, null for a group without hashes. ``thetas``: the limits of the hashes so far."""
-    order = _order(codes, hashes)
-    codes, hashes = codes[order], hashes[order]
+    codes, hashes = _ordered(codes, hashes)
     fresh = np.ones(len(codes), np.bool_)
     fresh[1:] = (codes[1:] != codes[:-1]) | (hashes[1:] != hashes[:-1])
     fresh &= hashes < thetas[codes]

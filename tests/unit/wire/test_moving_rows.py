@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from statelib.wire.ragged import Ragged, as_arrow, as_ragged, from_list, gather, join
+from statelib.wire.ragged import JoinedRows, Ragged, as_arrow, as_ragged, from_list, gather, join
 
 SEEDS = range(30)
 
@@ -59,6 +59,33 @@ def test_rows_are_joined_side_by_side(seed: int) -> None:
     joined = join([from_list(part) for part in parts])
     assert joined.to_list() == [b"".join(rows) for rows in zip(*parts, strict=True)]
     assert len(joined.data) == joined.offsets[-1]
+
+
+@pytest.mark.parametrize("are_moved", [False, True])
+@pytest.mark.parametrize("seed", SEEDS[:10])
+def test_rows_that_were_joined_are_joined_with_others(seed: int, are_moved: bool) -> None:
+    random = Random(seed)
+    count = random.choice([0, 1, 700])
+    first, second, third, fourth = parts = [random_rows(random, count) for _ in range(4)]
+    inner = join([from_list(second), from_list(third)])
+    if are_moved:
+        assert len(inner.data) == inner.offsets[-1]
+    outer = join([from_list(first), inner, from_list(fourth)])
+    assert outer.to_list() == [b"".join(rows) for rows in zip(*parts, strict=True)]
+    assert inner.to_list() == [left + right for left, right in zip(second, third, strict=True)]
+    assert len(outer) == len(inner) == count
+
+
+def test_bytes_of_several_parts_are_moved_once() -> None:
+    texts, numbers = from_list([b"a", b"", b"bcd"]), from_list([b"1", b"2", b"3"])
+    inner = join([numbers, texts])
+    outer = join([numbers, inner, numbers])
+    assert isinstance(outer, JoinedRows)
+    assert [part.to_list() for part in outer.parts] == [[b"11", b"22", b"33"], texts.to_list(), numbers.to_list()]
+    assert isinstance(inner, JoinedRows)
+    assert len(inner.parts) == 2, "nobody asked for its bytes"
+    assert outer.to_list() == [b"11a1", b"222", b"33bcd3"]
+    assert len(outer.parts) == 1
 
 
 @pytest.mark.parametrize("seed", SEEDS[:10])
