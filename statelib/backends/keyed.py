@@ -48,20 +48,25 @@ class KeyedStateBackend(Protocol):
     def key_group_range(self) -> KeyGroupRange: ...
 
     def read(self, state: str, keys: Ragged) -> StateValues:
-        """Return the entries of ``keys``. Raises InvalidRequestError (``foreign-key-group``, ``unknown-state``,
+        """Return the entries of ``keys``. The result refers to ``keys``, which must stay as they are until it has been
+        used, by :meth:`write` if it is written. Raises InvalidRequestError (``foreign-key-group``, ``unknown-state``,
         ``backend-closed``)."""
         ...
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         """Replace the entries of ``before.keys`` by ``values``, one per key, of the state's Arrow type. The entries
         of rows that are true in ``removed`` are deleted instead. ``before`` must be the result of :meth:`read` of
-        this backend, and those keys must not have been written since. Raises InvalidRequestError (``bad-write``,
-        ``wrong-value-type``, ``null-value``)."""
+        this backend, and those keys must not have been written since.
+
+        All columns, and ``before.keys``, belong to the caller: after the call, the backend refers to none of their
+        memory. What it needs later it copies: the given rows, and not the whole of which they are a slice. Raises
+        InvalidRequestError (``bad-write``, ``wrong-value-type``, ``null-value``)."""
         ...
 
     def load(self, state: str, rows: StateRows) -> None:
-        """Add serialized entries that the state does not have yet; a restore does this. Raises CorruptStateError
-        (``foreign-key-group``) for a key outside the range."""
+        """Add serialized entries that the state does not have yet; a restore does this. ``rows`` belong to the backend
+        from then on, and nobody changes their memory. Raises CorruptStateError (``foreign-key-group``) for a key
+        outside the range."""
         ...
 
     def scan(self, state: str) -> StateScan:

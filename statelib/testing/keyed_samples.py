@@ -1,7 +1,9 @@
 """A small schema with one state of each common kind, and functions that fill and read a backend."""
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend
@@ -51,6 +53,29 @@ def put(
     rows = serialized(backend.schema, state, keys, user_keys)
     column = pa.array(values, value_arrow_type(backend.schema.state(state)))
     backend.write(backend.read(state, rows), state, column, column.is_null())
+
+
+def put_and_reuse(
+    backend: KeyedStateBackend,
+    state: str,
+    keys: Sequence[str],
+    values: Sequence[object],
+    user_keys: Sequence[str] | None = None,
+) -> list[Callable[[], object]]:
+    """Write as :func:`put` does, rows that are a slice of memory which is overwritten right afterwards. Return weak
+    references to that memory."""
+    rows = serialized(backend.schema, state, [keys[0], *keys, keys[-1]], user_keys and [user_keys[0], *user_keys, ""])
+    data, offsets = rows.data.copy(), rows.offsets.copy()
+    column = pa.array([None, *values, None], value_arrow_type(backend.schema.state(state)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("values", column.type), ("removed", pa.bool_())])) as writer:
+        writer.write(pa.record_batch([column, column.is_null()], ["values", "removed"]))
+    memory = np.frombuffer(sink.getvalue(), np.uint8).copy()
+    batch = pa.ipc.open_stream(pa.py_buffer(memory)).read_next_batch().slice(1, len(keys))
+    backend.write(backend.read(state, Ragged(data, offsets).slice(1, 1 + len(keys))), state, *batch.columns)
+    for reused in (data, offsets, memory):
+        reused.fill(0)
+    return [weakref.ref(freed) for freed in (data, offsets, memory)]
 
 
 def got(

@@ -63,6 +63,11 @@ class Ragged:
         """The bytes of at least one row, without a copy. All rows must have one length. Shape: (rows, width)."""
         return _row_bytes(self).reshape(len(self), -1)
 
+    @property
+    def joined(self) -> "Ragged":
+        """The rows with the bytes of each side by side, as all rows but :class:`JoinedRows` are."""
+        return self
+
     def take(self, rows: npt.NDArray[np.integer]) -> "Ragged":
         """Return the given rows in the given order, as a copy."""
         lengths = self.lengths_of(rows)
@@ -147,14 +152,14 @@ class JoinedRows(Ragged):
 
     @property
     def data(self) -> Bytes:
-        return self._joined.data
+        return self.joined.data
 
     @property
     def offsets(self) -> Offsets:
-        return self._joined.offsets
+        return self.joined.offsets
 
     @property
-    def _joined(self) -> Ragged:
+    def joined(self) -> Ragged:
         parts = self.parts
         if len(parts) > 1:
             joined = pc.binary_join_element_wise(*map(as_arrow, parts), pa.scalar(b"", pa.large_binary()))

@@ -9,8 +9,10 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.writing import new_tables
 from statelib.backends.wrappers.changelog import ChangelogKeyedStateBackend
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema
+from statelib.serializers.entries.rows import StateRows
+from statelib.testing.keyed_samples import all_entries, put_and_reuse, sample_schema, serialized
 from statelib.testing.suites.backend import KeyedStateBackendSuite
 
 
@@ -45,6 +47,27 @@ class _Logging:
     def make(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path) -> KeyedStateBackend:
         inner = super().make(schema, key_group_range, directory)
         return ChangelogKeyedStateBackend(inner, self.limit_bytes)
+
+    def test_the_log_has_what_was_written_whatever_its_caller_does_then(self, tmp_path: Path) -> None:
+        schema = sample_schema()
+        backend = self.make(schema, all_key_groups(schema.max_parallelism), tmp_path / "backend")
+        put_and_reuse(backend, "totals", ["a", "b"], [{"count": 7, "last": "seven"}, {"count": 8, "last": None}])
+        put_and_reuse(backend, "visits", ["a", "b"], [[1, 2], [3]])
+        put_and_reuse(backend, "visits", ["b", "c"], [None, [4]])
+        assert isinstance(backend, ChangelogKeyedStateBackend)
+        changes = backend.changes_since(0)
+        if changes is None:
+            assert self.limit_bytes == 0
+        else:
+            put = {state.name: _entries(change.updated) for state, change in zip(schema.states, changes, strict=True)}
+            assert put == all_entries(backend)
+            removed = [change.removed.to_list() for change in changes]
+            assert removed == [[], [], serialized(schema, "visits", ["b"]).to_list(), []]
+        backend.close()
+
+
+def _entries(rows: StateRows) -> dict[bytes, bytes]:
+    return dict(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
 
 
 class TestHeapWithLog(_Logging, TestHeap):

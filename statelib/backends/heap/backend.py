@@ -29,7 +29,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatist
 from statelib.serializers.entries.keys import prefixed_keys
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values, value_arrow_type
-from statelib.wire.ragged import Ragged, as_arrow, as_ragged, offsets_of
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged, concat, offsets_of
 
 _COUNTED_ANEW = 4
 """A write to more than this fraction (one in N) of a state's entries does not update the statistics. Usually a scan
@@ -46,7 +46,7 @@ class HeapCookie:
 
 @dataclass(frozen=True, eq=False)
 class _Write:
-    """The arguments of :meth:`HeapTable.replaced` for one write."""
+    """The arguments of :meth:`HeapTable.replaced` for one write, in memory of their own."""
 
     keys: Ragged
     rows: Rows
@@ -124,7 +124,7 @@ class HeapKeyedStateBackend:
         rows = _rows_of(before, table)
         check_write(table.descriptor, value_arrow_type(table.descriptor), len(before.keys), values)
         removed_mask = removed_rows(table.descriptor, values, removed)
-        write = _Write(before.keys, rows, _encoded(table.descriptor, values, removed_mask), removed_mask)
+        write = _Write(concat([before.keys]), rows, _encoded(table.descriptor, values, removed_mask), removed_mask)
         held.statistics = self._statistics_after(held, write)
         held.written = write
 

@@ -5,6 +5,7 @@ code, so it is held as Python objects; only its snapshots are columns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ Value = Any
 
 
 class ListState:
-    """The elements of one list or union state that this subtask holds."""
+    """The elements of one list or union state that this subtask holds.
+
+    Elements that are added are copied, and stay the caller's. :meth:`get` returns the state's own elements: who changes
+    one of them in place changes the state."""
 
     def __init__(self, descriptor: OperatorStateDescriptor) -> None:
         self.descriptor = descriptor
@@ -33,16 +37,16 @@ class ListState:
         return list(self._elements)
 
     def add(self, element: Value) -> None:
-        """Append one element."""
-        self._elements.append(element)
+        """Append one element. Raises InvalidRequestError (``bad-operator-state``) for one that cannot be copied."""
+        self._elements.append(_copied(self.descriptor, element))
 
     def add_all(self, elements: Iterable[Value]) -> None:
-        """Append several elements."""
-        self._elements.extend(elements)
+        """Append several elements. Raises as :meth:`add`."""
+        self._elements.extend(_copied(self.descriptor, element) for element in elements)
 
     def update(self, elements: Iterable[Value]) -> None:
-        """Replace all elements."""
-        self._elements = list(elements)
+        """Replace all elements. Raises as :meth:`add`."""
+        self._elements = [_copied(self.descriptor, element) for element in elements]
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -59,7 +63,8 @@ class ListState:
 
 
 class BroadcastState:
-    """A broadcast state: a map that is equal in all subtasks, provided that user code changes it equally in all."""
+    """A broadcast state: a map that is equal in all subtasks, provided that user code changes it equally in all.
+    Values are copied as the elements of :class:`ListState` are."""
 
     def __init__(self, descriptor: OperatorStateDescriptor) -> None:
         self.descriptor = descriptor
@@ -70,8 +75,8 @@ class BroadcastState:
         return self._entries.get(key, default)
 
     def put(self, key: Value, value: Value) -> None:
-        """Set the value of ``key``."""
-        self._entries[key] = value
+        """Set the value of ``key``. Raises as :meth:`ListState.add`."""
+        self._entries[key] = _copied(self.descriptor, value)
 
     def remove(self, key: Value) -> None:
         """Remove ``key``. Nothing happens if the map does not have it."""
@@ -198,6 +203,18 @@ class OperatorStateBackend:
 
         Raises InvalidRequestError (``bad-operator-state``) for values that the declared type cannot hold."""
         return tuple(state.frozen() for state in self._states.values())
+
+
+def _copied(descriptor: OperatorStateDescriptor, value: Value) -> Value:
+    """Return a copy of a value, in memory of its own."""
+    try:
+        return bytes(value) if isinstance(value, memoryview) else deepcopy(value)
+    except TypeError as error:
+        raise InvalidRequestError(
+            f"operator state {descriptor.name!r}: expected a value that can be copied: {error}",
+            kind="bad-operator-state",
+            hint="pass plain Python values: bytes in place of a memoryview",
+        ) from error
 
 
 def _column(descriptor: OperatorStateDescriptor, part: str, values: list[Value]) -> pa.Array:

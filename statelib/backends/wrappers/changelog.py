@@ -1,7 +1,7 @@
 """A keyed backend that keeps a log of the writes since the last checkpoint.
 
 Source: docs/spec/requirements.md R65 to R67; the role of Flink's ChangelogKeyedStateBackend. The log keeps writes as
-the Arrow columns in which they arrive; only the last change per key is serialized.
+copies of the Arrow columns in which they arrive; only the last change per key is serialized.
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,18 @@ _NOTHING = ChangedRows(NO_ROWS, NO_ROWS.keys)
 
 @dataclass(frozen=True, eq=False)
 class _Write:
-    """One write to a state, with the number ``position``. ``keys``, ``values`` and ``removed`` have one element per
-    key."""
+    """One write to a state, with the number ``position``, in memory of its own. ``keys``, ``values`` and ``removed``
+    have one element per key."""
 
     position: int
     state: str
     keys: Ragged
     values: pa.Array
     removed: npt.NDArray[np.bool_]
+
+    @property
+    def size_bytes(self) -> int:
+        return _size_bytes(self.keys, self.values)
 
 
 class ChangelogKeyedStateBackend(WrappedBackend):
@@ -58,12 +62,14 @@ class ChangelogKeyedStateBackend(WrappedBackend):
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         self.inner.write(before, state, values, removed)
-        removed_mask = removed_rows(self.schema.state(state), values, removed)
-        self._writes.append(_Write(self._position, state, before.keys, values, removed_mask))
-        self._position += 1
-        self._size_bytes += before.keys.data.nbytes + values.nbytes
+        position, self._position = self._position, self._position + 1
+        self._size_bytes += _size_bytes(before.keys, values)
         if self._size_bytes > self._limit_bytes:
             self._empty_log()
+            return
+        removed_mask = removed_rows(self.schema.state(state), values, removed)
+        # Arrow and numpy copy the rows of a single part, too, and not the whole of which they are a slice.
+        self._writes.append(_Write(position, state, concat([before.keys]), pa.concat_arrays([values]), removed_mask))
 
     def load(self, state: str, rows: StateRows) -> None:
         self.inner.load(state, rows)
@@ -89,7 +95,7 @@ class ChangelogKeyedStateBackend(WrappedBackend):
         """Remove the writes before ``position`` from the log, because a completed checkpoint contains them."""
         self._first = max(self._first, position)
         self._writes = [write for write in self._writes if write.position >= position]
-        self._size_bytes = sum(write.keys.data.nbytes + write.values.nbytes for write in self._writes)
+        self._size_bytes = sum(write.size_bytes for write in self._writes)
 
     def _empty_log(self) -> None:
         self.truncate(self._position)
@@ -121,6 +127,11 @@ class DeltaKeyedStateBackend(ChangelogKeyedStateBackend):
 
     def _rows(self, state: str) -> StateRows:
         return join_rows(list(self.inner.scan(state)))
+
+
+def _size_bytes(keys: Ragged, values: pa.Array) -> int:
+    """Return the size of the keys and values of a write, without what lies before and after a slice."""
+    return int(keys.offsets[-1] - keys.offsets[0]) + int(values.nbytes)
 
 
 def _coalesced(descriptor: StateDescriptor, writes: list[_Write]) -> ChangedRows:

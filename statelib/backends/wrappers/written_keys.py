@@ -20,7 +20,7 @@ from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyCounts, StateDescriptor, key_states
 from statelib.serializers.entries.keys import only_entries, prefixed_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of
-from statelib.wire.ragged import Ragged, as_arrow, as_ragged
+from statelib.wire.ragged import Ragged, as_arrow, as_ragged, concat
 
 _PENDING_BYTES = 4 << 20
 """The least bytes of serialized keys that are gathered before the rows of equal keys are merged."""
@@ -76,8 +76,9 @@ class WrittenKeys(WrappedBackend):
         more = ~removed_rows(descriptor, values, removed) - present
         if descriptor not in self._counted:
             present, more = np.zeros_like(present), np.zeros_like(more)
-        # if the schema has one entry per key, its composite key identifies the key
-        keys = as_arrow(before.keys if self._alone else prefixed_keys(self.schema, descriptor, before.keys))
+        # If the schema has one entry per key, its composite key identifies the key. Those of the caller are copied.
+        own = concat([before.keys]) if self._alone else prefixed_keys(self.schema, descriptor, before.keys)
+        keys = as_arrow(own)
         changed = np.full(len(keys), self._counts_changes)
         self._pending.append(_Tally(keys, present, more, changed, distinct=one_entry_per_key(descriptor)))
         self._pending_bytes += keys.nbytes

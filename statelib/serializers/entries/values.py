@@ -26,18 +26,18 @@ def value_arrow_type(descriptor: StateDescriptor) -> pa.DataType:
 
 
 def encode_values(descriptor: StateDescriptor, values: pa.Array) -> Ragged:
-    """Return the bytes of each value. ``values`` has the type :func:`value_arrow_type`; only values of map state may be
-    null.
+    """Return the bytes of each value, in memory of their own. ``values`` has the type :func:`value_arrow_type`; only
+    values of map state may be null.
 
     Raise InvalidRequestError (``empty-list``): list state without elements is not stored at all."""
     if descriptor.kind is StateKind.TIMERS:
         return from_fixed(np.empty((len(values), 0), np.uint8))
     codec = codec_of(descriptor.value_type)
     if descriptor.kind is StateKind.MAP:
-        return encode_flagged(codec, values)
+        return encode_flagged(codec, values).joined
     if descriptor.kind is StateKind.LIST:
-        return _encode_list(descriptor, codec, values)
-    return codec.encode(values)
+        return _encode_list(descriptor, codec, values).joined
+    return codec.encode(values).joined
 
 
 def decode_values(descriptor: StateDescriptor, values: Ragged) -> pa.Array:

@@ -23,6 +23,7 @@ from statelib.testing.keyed_samples import (
     got,
     owned,
     put,
+    put_and_reuse,
     sample_schema,
     scanned,
     serialized,
@@ -115,6 +116,22 @@ class KeyedStateBackendSuite:
         backend.write(read, "means", pa.array([3.5, 4.0]))
         assert got(backend, "means", ["a", "b", "c", "new", "z"]) == [None, 2.5, 3.5, 4.0, 9.0]
         _check_statistics(backend)
+
+    def test_a_write_leaves_the_columns_to_the_caller(self, backend: KeyedStateBackend) -> None:
+        totals = [{"count": 7, "last": "seven"}, {"count": 8, "last": None}]
+        put(backend, "means", ["c"], [9.0])
+        lent = [
+            *put_and_reuse(backend, "totals", ["a", "b"], totals),
+            *put_and_reuse(backend, "means", ["a", "b", "c"], [1.5, 2.5, None]),
+            *put_and_reuse(backend, "visits", ["a", "b"], [[1, 2], [3]]),
+            *put_and_reuse(backend, "per_place", ["a", "a"], [4, 5], ["ATL", "JFK"]),
+        ]
+        assert got(backend, "totals", ["a", "b"]) == totals
+        assert got(backend, "means", ["a", "b", "c"]) == [1.5, 2.5, None]
+        assert got(backend, "visits", ["a", "b"]) == [[1, 2], [3]]
+        assert got(backend, "per_place", ["a", "a"], ["ATL", "JFK"]) == [4, 5]
+        _check_statistics(backend)
+        assert all(memory() is None for memory in lent), "the backend refers to memory of its caller"
 
     def test_a_null_that_removes_nothing_is_refused(self, backend: KeyedStateBackend) -> None:
         keys = serialized(backend.schema, "means", ["a", "b"])

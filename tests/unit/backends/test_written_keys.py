@@ -21,6 +21,7 @@ from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, S
 from statelib.model.types import LONG, STRING, VOID, StateType, Tuple
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.scalars.windows import MOMENT
+from statelib.testing.keyed_samples import MEANS, put_and_reuse
 from tests.support.extent import examples
 
 GROUPS = 16
@@ -93,6 +94,16 @@ def test_reading_and_loading_do_not_count_as_writes() -> None:
         target.read("total", rows.keys)
     assert (source.keys_changed, target.keys_changed) == (2, 0)
     assert [s.total_entries for s in target.statistics()] == [2, 0, 0, 0]
+
+
+def test_keys_are_counted_whatever_their_caller_does_with_them_then() -> None:
+    schema = KeyedStateSchema(STRING, GROUPS, (MEANS,))
+    backend = WrittenKeys(HeapKeyedStateBackend(schema, KeyGroupRange(0, GROUPS - 1)), None)
+    backend.count_changes()
+    lent = put_and_reuse(backend, "means", ["a", "b"], [1.0, 2.0])
+    lent += put_and_reuse(backend, "means", ["b", "c"], [3.0, 4.0])
+    assert all(memory() is None for memory in lent)
+    assert backend.keys_changed == 3
 
 
 Entries = dict[str, set[tuple[int, int]]]

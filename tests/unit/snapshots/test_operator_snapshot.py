@@ -3,6 +3,7 @@
 from decimal import Decimal as Number
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
@@ -13,7 +14,7 @@ from statelib.model.handles import OperatorStreamStateHandle, RelativeFileStateH
 from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
-from statelib.model.types import LONG, STRING, Decimal, Field, ListOf, MapOf, Row
+from statelib.model.types import BYTES, LONG, STRING, Decimal, Field, ListOf, MapOf, Row
 from statelib.restore.operator import OperatorRestoreSource, restore_operator
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategies.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
@@ -31,6 +32,10 @@ POINT = Row((Field("x", LONG), Field("tags", ListOf(STRING))))
 SEEN = OperatorStateDescriptor("seen", OperatorStateMode.SPLIT_DISTRIBUTE, POINT)
 ALL = OperatorStateDescriptor("all", OperatorStateMode.UNION, STRING)
 RULES = OperatorStateDescriptor("rules", OperatorStateMode.BROADCAST, ListOf(LONG), STRING)
+DATA = OperatorStateDescriptor("data", OperatorStateMode.UNION, BYTES)
+POSITIONS = OperatorStateDescriptor(
+    "positions", OperatorStateMode.UNION, Row((Field("at", ListOf(LONG)), Field("data", BYTES)))
+)
 STATES = (SEEN, ALL, RULES)
 
 
@@ -109,6 +114,36 @@ def test_changes_after_prepare_are_not_in_the_snapshot(tmp_path: Path) -> None:
     assert restored.list_state("all").get() == ["from 0"]
     assert restored.broadcast_state("rules").items() == [("r", [1, 2])]
     assert xs(backend) == [-1, 1, 7], "and the live state goes on"
+
+
+def test_what_is_added_stays_the_callers() -> None:
+    backend = OperatorStateBackend([POSITIONS, RULES])
+    buffer, memory, rule = np.array([1, 2]), bytearray(b"ab"), [1, 2]
+    positions = {"at": buffer, "data": memory}
+    state = backend.list_state("positions")
+    state.update([positions])
+    for number in (3, 4):
+        buffer[0] = number
+        state.add(positions)
+    state.add_all({"at": buffer, "data": memory} for buffer[0] in (5, 6))
+    state.add({"at": [7], "data": b""})
+    backend.broadcast_state("rules").put("r", rule)
+    buffer[:], memory[:], rule[:] = -1, b"--", [-1]
+    elements, rules = (content.values.to_pylist() for content in backend.freeze())
+    assert [element["at"] for element in elements] == [[1, 2], [3, 2], [4, 2], [5, 2], [6, 2], [7]]
+    assert [element["data"] for element in elements] == [b"ab"] * 5 + [b""]
+    assert rules == [[1, 2]]
+
+
+def test_memory_of_the_caller_is_copied_or_refused() -> None:
+    backend = OperatorStateBackend([DATA, POSITIONS])
+    memory = bytearray(b"ab")
+    backend.list_state("data").add(memoryview(memory))
+    memory[:] = b"--"
+    assert backend.freeze()[0].values.to_pylist() == [b"ab"]
+    with pytest.raises(InvalidRequestError, match=r"operator state 'positions'.*copied") as caught:
+        backend.list_state("positions").add({"at": [1], "data": memoryview(memory)})
+    assert caught.value.kind == "bad-operator-state"
 
 
 def test_without_registered_states_the_result_is_empty(tmp_path: Path) -> None:
