@@ -88,6 +88,42 @@ def test_an_incomplete_day_is_refused_until_its_marker_exists(deployment: Deploy
     assert run(deployment, "--start", "2026-01-01") == [(1, 3)], "an interval that is applied needs no events"
 
 
+def write_hours(deployment: Deployment, path: str, *hours: str, format_: str = "parquet") -> None:
+    """Write a pipeline that reads this path below the data, and the directory of each hour."""
+    write_pipeline(deployment, format_=format_)
+    file = Path(deployment.pipelines_directory) / "orders.yaml"
+    file.write_text(file.read_text().replace("{start:%Y-%m-%d}", path))
+    for hour in hours:
+        written = write_day(deployment, 1, format_)
+        written.rename(written.with_name(hour))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize(("bound", "own"), [("start", "2026-01-01T00"), ("end", "2026-01-02T00")])
+def test_an_hour_of_a_daily_interval_is_refused_if_there_are_others(
+    deployment: Deployment, format_: str, bound: str, own: str
+) -> None:
+    write_hours(deployment, f"{{{bound}:%Y-%m-%dT%H}}", own, "2026-01-01T01", format_=format_)
+    text = refused(deployment, "run", "orders")
+    assert "names a part of the interval [2026-01-01" in text
+    assert f"{own} would be read, and {deployment.data}/2026-01-01T01 left out" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "hours", "events"),
+    [
+        ("{start:%Y-%m-%dT%H}", ["2026-01-01T00", "2026-01-02T01"], 3),
+        ("{start:%Y-%m-%d}T*", ["2026-01-01T00", "2026-01-01T01"], 6),
+        ("{start:%Y-%m-%d}T00", ["2026-01-01T00", "2026-01-01T01"], 3),
+    ],
+)
+def test_a_directory_that_is_named_by_an_hour_may_have_a_day(
+    deployment: Deployment, path: str, hours: list[str], events: int
+) -> None:
+    write_hours(deployment, path, *hours)
+    assert run(deployment) == [(1, events)]
+
+
 def test_only_airflow_can_check_assets(deployment: Deployment) -> None:
     write_pipeline(deployment, "ready: {asset: 's3://lake/orders'}")
     write_day(deployment, 1)

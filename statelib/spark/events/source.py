@@ -24,7 +24,7 @@ from statelib.spark.events.source_files import SourceFiles, log_left_to_spark, s
 from statelib.spark.events.source_open import open_part, options_of, strict_options, typed_partitions
 from statelib.spark.events.source_paths import in_bucket
 from statelib.spark.events.tables.incremental import TableReads, read_table
-from statelib.spark.events.unread_files import check_all_files_are_read
+from statelib.spark.events.unread_files import check_all_files_are_read, check_units_are_read
 from statelib.spark.session.either_kind import default_file_system, hadoop_setting
 from statelib.storage.objects.uris import location_if_object, object_location
 from statelib.storage.uris import local_path
@@ -67,6 +67,7 @@ def files_of_interval(
     must read every source with :func:`read_interval`. ``parallelism``: the number of subtasks. Raises as it."""
     parts = source_parts(pipeline, places.data, interval)
     _check_data(spark, pipeline, parts, places.data)
+    check_units_are_read(pipeline, parts, places.data)
     locations: dict[str, list[str]] = {}
     for field, source in pipeline.inputs.items():
         paths = [part.path for part in parts if part.field == field and part.path is not None]
@@ -161,11 +162,13 @@ def read_interval(
     ``reads``: what is read of the incremental sources; None if there are none. ``without``: the fields of the sources
     that are not read here.
 
-    Raises InvalidRequestError: ``missing-column``, ``column-type``, ``unknown-format``, ``bad-expression``;
+    Raises InvalidRequestError: ``missing-column``, ``column-type``, ``unknown-format``, ``bad-expression``,
+    ``source-finer-than-interval``;
     NotFoundError (``no-source``); RetryableError (``source-unreadable``).
     """
     parts = [part for part in source_parts(pipeline, places.data, interval) if part.field not in without]
     _check_data(spark, pipeline, parts, places.data)
+    check_units_are_read(pipeline, parts, places.data)
     if any(part.source.file_format in FORMATS for part in parts):
         register(spark)  # only if needed: Spark starts Python processes for it, which takes some seconds
     frames = [frame for part in parts if (frame := _read(spark, pipeline, part, places, reads)) is not None]

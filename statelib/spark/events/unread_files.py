@@ -1,26 +1,34 @@
-"""The check that Spark reads every file below the path of a source.
+"""The checks that no file of an interval is left out: Spark reads every file below the path of a source, and the path
+does not name a shorter unit of time, such as the first hour of a day.
 
 Spark reads the files that are directly in the directories of a path. If there are partition directories below them,
 such as ``hour=1``, it reads only the files in those. It leaves out all other files without an error.
 """
 
+import contextlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from statelib.definition.parts.source import DATA_FORMATS
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.parts import SourcePart, range_text
+from statelib.definition.source.templates import at_interval, units_of
 from statelib.errors import InvalidRequestError, StatelibError
 from statelib.model.path_patterns import split_pattern, without_host
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.storage.registry import PLACES
-from statelib.storage.source_listing import data_files_below
+from statelib.storage.source_listing import data_files_below, look_at_source
 
 _FILTERS = ("pathglobfilter", "modifiedafter", "modifiedbefore", "timezone")
 """The options by which a user leaves out files."""
 _EXAMPLES = 3
+_LONGEST_MS = 3_600_000
+"""The longest unit that is checked. A directory that is named by a day may have the events of a week, while those of
+other days belong to other pipelines; an hour that is always the same can be written as text."""
 
 
 def check_all_files_are_read(
@@ -126,3 +134,36 @@ def _left_out(where: str, path: str, unread: Sequence[str], files: Collection[st
 def _texts(names: Iterable[str]) -> str:
     shown = list(names)
     return ", ".join([*shown[:_EXAMPLES], *(["..."] if len(shown) > _EXAMPLES else [])])
+
+
+def check_units_are_read(pipeline: Pipeline, parts: Sequence[SourcePart], data: str) -> None:
+    """Raise InvalidRequestError (``source-finer-than-interval``) if a part's path names an hour or less of an interval
+    that is longer, and there are events of another such unit of the interval. Of these, only the first ones and the
+    last are looked for. ``data``: the value of ``{data}``."""
+    for part in parts:
+        for path in _other_units(pipeline, part, data):
+            if _exists(path):
+                raise InvalidRequestError(
+                    f"pipeline {pipeline.name}: {part.field}.path {part.source.path!r} names a part of the interval "
+                    f"{range_text(part.interval)} only: {part.path} would be read, and {path} left out",
+                    kind="source-finer-than-interval",
+                    hint="let the schedule have such short intervals; or read all of the interval by a pattern, as "
+                    "{start:%Y-%m-%d}T*; or write what is always the same as text, as {start:%Y-%m-%d}T00",
+                )
+
+
+def _other_units(pipeline: Pipeline, part: SourcePart, data: str) -> Iterator[str]:
+    """Yield the paths of the first, the second and the last unit of time that the path names, without its own."""
+    template = part.source.path
+    units = () if template is None or part.source.incremental else units_of(template, part.interval, pipeline.zone)
+    if template is None or len(units) < 2 or units[0].end_ms - units[0].start_ms > _LONGEST_MS:
+        return
+    paths = (at_interval(template, data, unit, pipeline.zone) for unit in (*units[:2], units[-1]))
+    yield from dict.fromkeys(path for path in paths if path != part.path)
+
+
+def _exists(path: str) -> bool:
+    """Return whether a path is there. One that only Spark can reach counts as missing."""
+    with contextlib.suppress(StatelibError):
+        return look_at_source(path, PLACES).exists
+    return False

@@ -116,7 +116,7 @@ def test_changes_after_prepare_are_not_in_the_snapshot(tmp_path: Path) -> None:
     assert xs(backend) == [-1, 1, 7], "and the live state goes on"
 
 
-def test_what_is_added_stays_the_callers() -> None:
+def test_added_elements_stay_the_callers() -> None:
     backend = OperatorStateBackend([POSITIONS, RULES])
     buffer, memory, rule = np.array([1, 2]), bytearray(b"ab"), [1, 2]
     positions = {"at": buffer, "data": memory}
