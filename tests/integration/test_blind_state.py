@@ -122,6 +122,21 @@ def test_one_subtask_may_merge_its_deltas_while_the_other_adds_one(deployment: D
     assert totals(opened(deployment, 5)) == {"a": (5, 150), "e": (2, 60)}
 
 
+def test_the_log_says_which_subtasks_leave_their_state_unread(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(deployment, 1, "a", "e")
+    for number in (2, 3, 4):
+        run(deployment, number, "a")
+    caplog.clear()
+    with caplog.at_level("INFO", "statelib"):
+        run(deployment, 5, "a", "e")
+    assert caplog.messages[:2] == [
+        "the state is read by subtask 0: its change log has 3 parts (materialize_after_checkpoints)",
+        "the state is left unread by subtask 1 (blind): a delta is added to its change log",
+    ]
+
+
 def test_a_run_without_events_adds_no_delta(deployment: Deployment) -> None:
     run(deployment, 1, "a", "b", "c", "d")
     assert run(deployment, 2).deltas == ()

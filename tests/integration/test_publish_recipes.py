@@ -35,8 +35,12 @@ publish:
 DOCUMENT = (CHECKOUT / "docs" / "publish.md").read_text()
 SHOWN = """
 import json
-print(json.dumps({name: value if isinstance(value, str) else value.to_pylist() if hasattr(value, "to_pylist") else
-    value.to_dicts() for name, value in globals().items() if name in ("rows", "checkpoint", "large", "largest")}))
+def shown(value):
+    if hasattr(value, "toArrow"):  # a DataFrame of Spark
+        value = value.toArrow()
+    return value if isinstance(value, str) else value.to_pylist() if hasattr(value, "to_pylist") else value.to_dicts()
+results = ("rows", "checkpoint", "large", "largest", "folded")
+print(json.dumps({name: shown(value) for name, value in list(globals().items()) if name in results}))
 """
 STATE = [{"customer": "a", "total": 102}, {"customer": "b", "total": 20}, {"customer": "c", "total": 300}]
 
@@ -71,7 +75,7 @@ def results(deployment: Deployment, part: str) -> dict[str, Any]:
         [sys.executable, "-c", code + SHOWN], capture_output=True, text=True, check=False, env=os.environ
     )
     assert done.returncode == 0, done.stderr
-    read: dict[str, Any] = json.loads(done.stdout)
+    read: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return read
 
 
@@ -80,7 +84,13 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_the_last_manifest_names_the_files_of_the_table(deployment: Deployment) -> None:
-    assert in_order(results(deployment, 'Path("/data/tables/revenue")')["rows"]) == STATE
+    assert in_order(results(deployment, "pq.read_table")["rows"]) == STATE
+
+
+def test_spark_reads_a_table_and_folds_a_feed(deployment: Deployment) -> None:
+    read = results(deployment, "SparkSession")
+    assert in_order(read["rows"]) == STATE
+    assert in_order(read["folded"]) == STATE
 
 
 def test_a_feed_is_folded_by_duckdb(deployment: Deployment) -> None:

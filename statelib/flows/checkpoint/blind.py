@@ -21,15 +21,18 @@ def reasons_to_read(
     pipeline: Pipeline, record: CheckpointRecord, layout: RestoreLayout, previous: Sequence[PreviousSnapshot]
 ) -> tuple[str, ...]:
     """Return the reason of each subtask for which it has to read its state, '' if it leaves the state unread. Return
-    nothing if ``checkpoint.blind`` is not set, or if the snapshot is not the checkpoint of an interval. The reasons are
+    nothing if ``checkpoint.blind`` is not set, or if the snapshot is not the checkpoint of an interval. The choices are
     logged."""
     settings = pipeline.checkpoint
     if not settings.blind or record.kind is not SnapshotKind.CHECKPOINT or record.interval is None:
         return ()
     reasons = tuple(_reason_to_read(settings, layout, subtask, files) for subtask, files in enumerate(previous))
-    for reason in dict.fromkeys(filter(None, reasons)):
-        subtasks = [str(subtask) for subtask, other in enumerate(reasons) if other == reason]
-        log.info("the state is read by subtask %s: %s", ", ".join(subtasks), reason)
+    for reason in dict.fromkeys(reasons):
+        subtasks = ", ".join(str(subtask) for subtask, other in enumerate(reasons) if other == reason)
+        if reason:
+            log.info("the state is read by subtask %s: %s", subtasks, reason)
+        else:
+            log.info("the state is left unread by subtask %s (blind): a delta is added to its change log", subtasks)
     return reasons
 
 
