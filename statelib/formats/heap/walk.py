@@ -42,7 +42,7 @@ class Layout:
         return width_of(self.codecs)
 
     @cached_property
-    def jump(self) -> Skipper:
+    def skip(self) -> Skipper:
         """The function that returns the end of the entry at an offset."""
         return skipper_of(self.codecs)
 
@@ -75,11 +75,11 @@ def whole_entries(raw: bytes, span: tuple[int, int], count: int, layout: Layout)
         count = min(count, (end - at) // layout.width)
         return at + np.arange(count, dtype=np.int64) * layout.width, at + count * layout.width
     starts: list[int] = []
-    append, jump = starts.append, layout.jump
+    append, skip = starts.append, layout.skip
     try:
         for _ in range(count):
             append(at)
-            at = jump(raw, at)
+            at = skip(raw, at)
     except (struct.error, IndexError, CorruptStateError) as error:
         if isinstance(error, CorruptStateError) and error.kind != "truncated-value":
             raise

@@ -8,9 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
+from statelib.model.sql import TEXTS, LogicalType
 from statelib.serializers.plain_hashes import plain_hashes
 from statelib.serializers.registry import codec_of, key_bytes
+from statelib.serializers.snapshots import encode_serializer_snapshot
+from statelib.serializers.sql.values.logical_registry import LOGICAL_TYPES
 from statelib.serializers.type_text import parse_type
 from statelib.serializers.typed_json import json_reader
 from statelib.wire.reader import Reader
@@ -64,6 +67,18 @@ def test_values_are_written_and_read_back_exactly(text: str, value: object, raw:
     assert reader.remaining == 0
     with pytest.raises(CorruptStateError):
         codec.decode(rows.data[:-1].copy(), rows.starts.copy(), np.array([len(stored), 2 * len(stored) - 1]))
+
+
+@pytest.mark.parametrize("root", TEXTS)
+def test_every_logical_type_has_values(root: str) -> None:
+    assert root in LOGICAL_TYPES.of(LogicalType(root)).roots
+
+
+@pytest.mark.parametrize("root", ["BINARY", "VARBINARY"])
+def test_the_snapshot_of_bytes_outside_of_rows_is_refused_by_name(root: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"logical type {root} is read, and not written") as caught:
+        encode_serializer_snapshot(parse_type(f"sql<{root}(9)>"))
+    assert caught.value.kind == "sql-type-not-written"
 
 
 def test_invalid_text_and_nulls_are_refused() -> None:
