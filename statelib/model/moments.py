@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+HOUR_MS = 3_600_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 

@@ -8,12 +8,13 @@ from sqlalchemy import create_engine, func, insert, select, update
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.tables.schema import CHECKPOINT, LEASE, QUALITY_RESULT, STORAGE_SAMPLE
 from statelib.catalog.views.browsing import MAX_LINEAGE, PageRequest
-from statelib.catalog.views.storage_use import FINE_MS, HOUR_MS, Usage
+from statelib.catalog.views.storage_use import FINE_MS, Usage
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import FileRecord, SnapshotMeasure
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.moments import HOUR_MS
 from statelib.model.quality import GateSummary
 from tests.contract import catalog_kit
 from tests.contract.catalog_kit import PIPE, attempt, complete, facts, locate, request, rows

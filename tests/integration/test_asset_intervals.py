@@ -10,11 +10,9 @@ from statelib.flows.checkpoint.asset_intervals import AssetUpdate, interval_of_u
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.model.moments import moment_of
+from statelib.model.moments import HOUR_MS, moment_of
 from tests.integration.shop import SALES, sales
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
-
-HOUR_MS = 3_600_000
 
 
 @pytest.fixture

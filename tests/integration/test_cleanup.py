@@ -16,13 +16,14 @@ from statelib.errors import ConflictError, CorruptStateError, InvalidRequestErro
 from statelib.flows.checkpoint.steps import abort, begin, register
 from statelib.flows.cleanup.explanation import why
 from statelib.flows.cleanup.garbage import collect_garbage, dispose
-from statelib.flows.cleanup.orphans import HOUR_MS, orphans
+from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.restore.holding import hold_source, release_source
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.moments import HOUR_MS
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification.snapshots import verify_at
 from statelib.storage.places import PlacedRemover
@@ -48,7 +49,6 @@ from tests.support.worlds import checkpoint_of, day, publish_here
 TALLY = PipelineName("tally")
 PATIENCE_S = 300
 SPAWN = multiprocessing.get_context("spawn")
-WEEK_MS = 7 * 24 * HOUR_MS
 
 
 @pytest.fixture
@@ -356,7 +356,7 @@ def test_checkpoints_with_failures_leave_no_unreferenced_file(deployment: Deploy
 def clean_for_ever(deployment: Deployment, stop, begun) -> None:
     while not stop.is_set():
         try:
-            cleaned(deployment, grace_ms=WEEK_MS)
+            cleaned(deployment, grace_ms=7 * 24 * HOUR_MS)
         except ConflictError as error:
             if error.kind not in ("fenced", "in-use"):
                 raise

@@ -14,6 +14,7 @@ from statelib.flows.cleanup.retention import retire
 from statelib.flows.publication.steps import publish_tables
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
+from statelib.model.moments import HOUR_MS
 from statelib.model.record import ClaimMode
 from tests.integration.shop_cli import said
 from tests.support.published import feed_rows, folded
@@ -37,7 +38,6 @@ checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 0, retain: {count: 2}}
 publish:
   ended: {target: "{data}/ended", mode: changes, output: ended}
 """
-HOUR_MS = 3_600_000
 WAYS = [
     ("heap", "canonical", "0s", "0s"),
     ("heap", "changelog", "0s", "3d"),

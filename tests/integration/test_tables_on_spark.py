@@ -16,12 +16,12 @@ from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
+from statelib.model.moments import HOUR_MS
 from statelib.spark.events.source import SourcePlaces, read_interval
 from tests.integration.shop_cli import refused, said
 from tests.support.worlds import new_deployment
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
-HOUR_MS = 3_600_000
 WHERE = "at >= '{start}' AND at < '{end}'"
 ORDERS = pl.DataFrame(
     {

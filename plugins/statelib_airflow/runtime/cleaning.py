@@ -66,8 +66,8 @@ def orphans(
 ) -> dict[str, dict[str, Any]]:
     """Report orphans, and delete them unless ``dry_run``. Return their number and bytes per pipeline."""
     from statelib.flows.cleanup.each_pipeline import Troubles
-    from statelib.flows.cleanup.orphans import HOUR_MS
     from statelib.flows.cleanup.orphans import orphans as sweep
+    from statelib.model.moments import HOUR_MS
 
     troubles = Troubles()
     grace_ms = grace_hours * HOUR_MS

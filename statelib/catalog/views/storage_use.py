@@ -27,11 +27,11 @@ from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, REF, STORAGE_SAMPLE
 from statelib.errors import StatelibError
 from statelib.model.ids import PipelineName
+from statelib.model.moments import HOUR_MS
 from statelib.model.record import CheckpointState, Owner
 
 log = logging.getLogger(__name__)
 
-HOUR_MS = 3_600_000
 FINE_MS = 30 * 24 * HOUR_MS
 """The age after which only the last sample of each hour is kept."""
 MAX_SAMPLES = 2000

@@ -8,7 +8,7 @@ from statelib.definition.parts.zones import in_zone
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
-from statelib.model.moments import epoch_ms
+from statelib.model.moments import HOUR_MS, epoch_ms
 
 _HOUR, _DAY, _MONTH = (re.compile(text) for text in (r"\d{4}-\d\d-\d\dT\d\d", r"\d{4}-\d\d-\d\d", r"\d{4}-\d\d"))
 
@@ -34,7 +34,7 @@ def _of_partition(text: str, zone: tzinfo) -> DataInterval:
         return _interval(start, end, zone)
     if _HOUR.fullmatch(text):
         begin = moment(f"{text}:00", zone)
-        return DataInterval(begin, begin + 3_600_000)
+        return DataInterval(begin, begin + HOUR_MS)
     day = f"{text}-01" if _MONTH.fullmatch(text) else text
     if not _DAY.fullmatch(day):
         raise InvalidRequestError(

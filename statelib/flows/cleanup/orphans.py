@@ -14,6 +14,7 @@ from statelib.flows.cleanup.garbage import Point, is_savepoint_named_by_us
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
 from statelib.model.ids import ATTEMPT_PREFIX, SAVEPOINTS_DIRECTORY, CheckpointId, PipelineName
+from statelib.model.moments import HOUR_MS
 from statelib.model.record import CheckpointState
 from statelib.storage.names import (
     METADATA_NAME,
@@ -23,9 +24,6 @@ from statelib.storage.names import (
 )
 from statelib.storage.ports.removal import CheckpointRemover
 from statelib.storage.registry import PLACES
-
-HOUR_MS = 3_600_000
-
 
 DEFAULT_GRACE_MS = 7 * 24 * HOUR_MS
 

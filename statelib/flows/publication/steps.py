@@ -26,6 +26,7 @@ from statelib.flows.publication.targets import open_target
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.moments import HOUR_MS
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.publication.target import COMMIT_TAKEN, Commit, FeedContent, TableTarget, snapshot_hash
 from statelib.savepoints.opened import Checkpoint
@@ -33,7 +34,7 @@ from statelib.storage.registry import new_attempt
 
 log = logging.getLogger(__name__)
 
-HOLD_MS = 24 * 3_600_000
+HOLD_MS = 24 * HOUR_MS
 """The time in milliseconds after which retention may delete what a publisher reads that never ended."""
 _TRIES = 5
 

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from statelib.flows.restore.plan import RestorePlan
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.moments import HOUR_MS
 
-HOLD_MS = 24 * 3_600_000
+HOLD_MS = 24 * HOUR_MS
 """The time in milliseconds after which retention may delete the source of a restore that never ended."""
 
 

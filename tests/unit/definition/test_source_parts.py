@@ -21,11 +21,11 @@ from statelib.definition.source.templates import at_interval, names_exactly, uni
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.readiness import missing
 from statelib.model.checkpoint import DataInterval
+from statelib.model.moments import HOUR_MS
 from statelib.spark.events.source_types import spark_name
 from statelib.storage.source_listing import SourceListing
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
-HOUR_MS = 3_600_000
 
 
 def new_pipeline(path: str, cron: str | None = None) -> Pipeline:
