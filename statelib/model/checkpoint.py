@@ -1,6 +1,6 @@
 """The parts of a checkpoint: Flink's metadata, and statelib's manifest, which records how it was made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,7 +16,7 @@ from statelib.model.handles import (
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.operator_state import OperatorStateDescriptor
-from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateStatistics
 
 
 class SnapshotKind(StrEnum):
@@ -336,6 +336,10 @@ class CheckpointManifest:
     key: tuple[str, ...] = ()
     operator_states: tuple[OperatorStateDescriptor, ...] = ()
 
+    def statistics_by_state(self) -> Iterator[tuple[StateDescriptor, StateStatistics]]:
+        """Yield (descriptor, statistics) of each state."""
+        yield from zip(self.schema.states, self.statistics, strict=True)
+
     @property
     def entries(self) -> int | None:
         """Number of entries of all states together; None with open deltas, because it is known when they are read."""
@@ -343,7 +347,7 @@ class CheckpointManifest:
 
     def entries_by_state(self) -> tuple[tuple[str, int], ...]:
         """Return (name, number of entries) of each state; nothing with open deltas."""
-        states = () if self.deltas else zip(self.schema.states, self.statistics, strict=True)
+        states = () if self.deltas else self.statistics_by_state()
         return tuple((state.name, statistics.total_entries) for state, statistics in states)
 
     def has_reordered_key(self, key: Sequence[str]) -> bool:

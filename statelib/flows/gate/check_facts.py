@@ -92,7 +92,7 @@ def trends_of(
     if entries is not None:
         past = [_entries_by_state(_open(deployment, r)) for r in history]
         earlier = {state.name: state.renamed_from for state in pipeline.schema().states}
-        for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
+        for state, statistics in manifest.statistics_by_state():
             if state.name not in pipeline.states:
                 continue  # timers, and what else belongs to a declared state, have no trend of their own
             names = (state.name, *earlier.get(state.name, ()))
@@ -104,8 +104,7 @@ def _entries_by_state(opened: Checkpoint | None) -> dict[str, int]:
     manifest = opened.manifest if opened else None
     if manifest is None:
         return {}
-    pairs = zip(manifest.schema.states, manifest.statistics, strict=True)
-    return {state.name: statistics.total_entries for state, statistics in pairs}
+    return {state.name: statistics.total_entries for state, statistics in manifest.statistics_by_state()}
 
 
 def _open(deployment: Deployment, record: CheckpointRecord) -> Checkpoint | None:
@@ -123,7 +122,7 @@ def _samples(
     checks = pipeline.checks
     wanted = {e.state for e in checks.expectations}
     wanted |= {split_field(name, pipeline.states)[0] for name in (*checks.drift.null_rate, *checks.drift.distribution)}
-    for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
+    for state, statistics in manifest.statistics_by_state():
         if state.name in wanted:
             chosen = choose(statistics, checks.sample_rows)
             yield state.name, sample(opened, state.name, pipeline.key, chosen, deployment.scratch())

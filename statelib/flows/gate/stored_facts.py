@@ -131,7 +131,7 @@ def base_statistics(
     equal."""
     evolution = continuation(pipeline, base).evolution
     stored = {d.name: s for d, s in zip(evolution.found.states, statistics, strict=True)}
-    recorded = {d.name: s for d, s in zip(manifest.schema.states, manifest.statistics, strict=True)}
+    recorded = {d.name: s for d, s in manifest.statistics_by_state()}
     aligned = []
     for resolution in evolution.resolutions:
         before, now = stored.get(resolution.stored or ""), recorded.get(resolution.state)

@@ -141,14 +141,9 @@ def opened_entry(deployment: Deployment, entry: Entry) -> tuple[Checkpoint, Chec
     return opened, opened.manifest
 
 
-def statistics_by_state(manifest: CheckpointManifest) -> Iterable[tuple[StateDescriptor, StateStatistics]]:
-    """Return (descriptor, statistics) of each state."""
-    return zip(manifest.schema.states, manifest.statistics, strict=True)
-
-
 def _anatomy(opened: Checkpoint, manifest: CheckpointManifest, files: list[CheckpointFile]) -> Anatomy:
     operator = opened.keyed_operator()
-    shown = list(statistics_by_state(manifest))[:MAX_STATES]
+    shown = list(manifest.statistics_by_state())[:MAX_STATES]
     fits = manifest.schema.max_parallelism * len(shown) <= MAX_NUMBERS
     is_open = bool(manifest.deltas)
     uid = opened.operator_name(operator)

@@ -9,7 +9,7 @@ import numpy as np
 
 from statelib.catalog.views.browsing import Entry
 from statelib.errors import StatelibError
-from statelib.flows.views.anatomy import MAX_NUMBERS, MAX_STATES, opened_entry, statistics_by_state
+from statelib.flows.views.anatomy import MAX_NUMBERS, MAX_STATES, opened_entry
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import CheckpointId, PipelineName
@@ -74,8 +74,8 @@ def compare(
 
 
 def _states(left: CheckpointManifest, right: CheckpointManifest) -> tuple[StateComparison, ...]:
-    before = {descriptor.name: statistics for descriptor, statistics in statistics_by_state(left)}
-    after = {descriptor.name: statistics for descriptor, statistics in statistics_by_state(right)}
+    before = {descriptor.name: statistics for descriptor, statistics in left.statistics_by_state()}
+    after = {descriptor.name: statistics for descriptor, statistics in right.statistics_by_state()}
     names = sorted({*before, *after})[:MAX_STATES]
     limit = MAX_NUMBERS // max(len(names), 1)
     return tuple(_state(name, before.get(name), after.get(name), limit) for name in names)

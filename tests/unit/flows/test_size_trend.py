@@ -21,9 +21,10 @@ def test_the_size_of_a_restored_savepoint_is_no_size_of_a_checkpoint() -> None:
     assert (trend.before, trend.current) == ((200, 210), 220)
 
 
-def manifest_of(state: str, entries: int) -> Any:
-    schema = SimpleNamespace(states=[StateDescriptor(state, StateKind.VALUE, LONG)])
-    return SimpleNamespace(schema=schema, statistics=[SimpleNamespace(total_entries=entries)])
+def manifest_of(**entries: int) -> Any:
+    """Return a manifest with this number of entries per state."""
+    pairs = [(StateDescriptor(n, StateKind.VALUE, LONG), SimpleNamespace(total_entries=e)) for n, e in entries.items()]
+    return SimpleNamespace(statistics_by_state=lambda: pairs)
 
 
 def with_states(*states: StateDescriptor) -> Any:
@@ -34,19 +35,18 @@ def with_states(*states: StateDescriptor) -> Any:
 
 
 def test_timers_and_sets_of_sessions_have_no_trend() -> None:
-    declared, beside = (StateDescriptor(name, StateKind.VALUE, LONG) for name in ("n", "merging-window-set_n"))
-    schema = SimpleNamespace(states=[declared, beside])
-    manifest: Any = SimpleNamespace(schema=schema, statistics=[SimpleNamespace(total_entries=n) for n in (100, 40)])
+    declared = StateDescriptor("n", StateKind.VALUE, LONG)
+    manifest = manifest_of(**{"n": 100, "merging-window-set_n": 40})
     deployment: Any = None
     trends = trends_of(deployment, with_states(declared), [], SimpleNamespace(), manifest)
     assert [(trend.subject, trend.current) for trend in trends] == [("n", 100)]
 
 
 def test_the_entries_of_a_renamed_state_are_compared_with_those_of_its_former_name() -> None:
-    opened: Any = SimpleNamespace(manifest=manifest_of("visits", 9))
+    opened: Any = SimpleNamespace(manifest=manifest_of(visits=9))
     deployment: Any = SimpleNamespace(open=lambda record: opened)
     present = StateDescriptor("hits", StateKind.VALUE, LONG, renamed_from=("visits",))
     pipeline = with_states(present)
     history: Any = [SimpleNamespace(kind=SnapshotKind.CHECKPOINT)]
-    (trend,) = trends_of(deployment, pipeline, history, opened, manifest_of("hits", 3))
+    (trend,) = trends_of(deployment, pipeline, history, opened, manifest_of(hits=3))
     assert (trend.subject, trend.before, trend.current) == ("hits", (9,), 3)
