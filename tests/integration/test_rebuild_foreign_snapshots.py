@@ -1,5 +1,6 @@
 """``statelib catalog rebuild``: forged snapshots do not move the head, and a snapshot that is repaired later does."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,6 +67,22 @@ def test_a_foreign_savepoint_does_not_change_the_head(deployment: Deployment, tm
     assert number < 10
     record = again.catalog().get(TALLY, number)
     assert (record.base, verify_at(record.directory, own=True).problems) == (3, ())
+
+
+@pytest.mark.parametrize(("what", "number", "head"), [("epoch", 3, 2), ("id", MAX_NUMBER, 3)])
+def test_a_forged_checkpoint_after_which_no_number_is_left_is_refused(
+    deployment: Deployment, tmp_path: Path, what: str, number: int, head: int
+) -> None:
+    """It lies where only the system writes, so that its numbers count. ``head``: the newest one beside it."""
+    place = f"{deployment.root_uri()}/tally/chk-{number}"
+    copied(deployment.catalog().get(TALLY, CheckpointId(3)).directory, place, FORGED[what])
+    again = forgetting(deployment, tmp_path)
+    done = call(again, "catalog", "rebuild", "--yes", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["error"]) == (2, "numbers-exhausted")
+    assert again.catalog().head(TALLY).head is None, "nothing of it was entered"
+    shutil.rmtree(local_path(place))
+    said(again, "catalog", "rebuild", "--yes")
+    assert again.catalog().head(TALLY).head == head
 
 
 def test_a_foreign_snapshot_in_the_savepoints_directory_hides_no_checkpoint(
