@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from statelib.definition.checks.names import MAX_NAME_BYTES
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import check, register
 from statelib.model.record import CheckpointState
-from tests.integration.gate_faults import FAULTS, FOURTH, NAME, Fault, three_days
+from statelib.quality.expected import MAX_NAME
+from statelib.storage.uris import local_path
+from tests.integration.gate_faults import FAULTS, FOURTH, NAME, RATINGS, Fault, fourth_day, three_days
 from tests.support.worlds import CHECKOUT
 
 AFTER = {"": "registered", "WARN": "registered, shown", "QUARANTINE": "quarantine", "FAIL": "aborted"}
@@ -42,3 +45,12 @@ def test_the_document_has_the_table_of_faults() -> None:
     rows = [f"| {f.name} | {f.check or 'none'} | {AFTER[f.severity]} |" for f in FAULTS]
     table = "\n".join(["| fault | check that catches it | what follows |", "|---|---|---|", *rows])
     assert table in (CHECKOUT / "docs" / "gate.md").read_text()
+
+
+def test_a_state_with_the_longest_name_that_is_allowed_has_a_page(tmp_path: Path) -> None:
+    deployment = three_days(tmp_path, RATINGS.replace("guests", "g" * MAX_NAME_BYTES))
+    fourth_day(deployment)
+    report = check(deployment, deployment.pipeline(NAME), FOURTH)
+    assert report.passed
+    (page,) = Path(local_path(report.report_uri)).parent.rglob(f"*{'g' * MAX_NAME}*.html")
+    assert "cheapest" in page.read_text()

@@ -1,5 +1,6 @@
 """The table of expectations is the library's, and the user's are judged by it on the state's own columns."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 from great_expectations import expectations as gxe
 
+from statelib.definition.checks.names import MAX_NAME_BYTES
 from statelib.definition.expectations import (
     COLUMN,
     COLUMNS,
@@ -201,6 +203,14 @@ def test_decimals_that_are_one_double_are_still_different_values(tmp_path: Path,
         expectation("compound_columns_to_be_unique", column_list=["spent", "guest"]),
     )
     assert [(passed, failed) for passed, failed, _ in results] == [(True, 0)] * 4
+
+
+def test_the_page_of_exact_decimals_of_a_state_with_the_longest_name_is_written(tmp_path: Path) -> None:
+    state, values = "s" * MAX_NAME_BYTES, [Decimal(10**18), Decimal(10**18 + 1)]
+    sample = StateSample(state, pa.table({"spent": pa.array(values, pa.decimal128(38, 0))}), (), 2)
+    wanted = replace(expectation("column_values_to_be_unique", column="spent"), state=state)
+    validate(expectation_frames([wanted], {state: sample})).write_pages(str(tmp_path))
+    assert [page for page in tmp_path.rglob("*.html") if "exact_0_sss" in page.name]
 
 
 def test_pairs_of_decimals_that_are_one_double_are_different(tmp_path: Path) -> None:
