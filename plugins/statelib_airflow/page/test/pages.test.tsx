@@ -27,6 +27,16 @@ function usual(path: string): [number, unknown] {
   return [404, { kind: "no-route", message: path, hint: "" }];
 }
 
+/** Keys and entries of a checkpoint, which differ; a page that takes one for the other shows another number. */
+const COUNTED = { keys: 2039, entries: 6587, keys_changed: 680 };
+
+/** The texts of a table's column, without its head. */
+function column(table: HTMLElement, head: string): (string | null)[] {
+  const [heads, ...rows] = within(table).getAllByRole("row").map((row) => [...row.children].map((cell) => cell.textContent));
+  const at = heads?.indexOf(head) ?? -1;
+  return rows.map((row) => row[at] ?? null);
+}
+
 beforeEach(() => {
   asked = [];
   answers = usual;
@@ -77,6 +87,15 @@ describe("overview", () => {
     expect(screen.getAllByRole("rowheader")).toHaveLength(1);
     expect(window.location.hash).toBe("#/?q=streak");
   });
+
+  it("counts keys, not entries", async () => {
+    const counted = pipelines().flatMap((one) => (one.head ? [{ ...one, head: { ...one.head, ...COUNTED } }] : []));
+    answers = (path) => (path === "pipelines" ? [200, { pipelines: counted.slice(0, 2), now_ms: NOW }] : usual(path));
+    show("#/");
+    expect(column(await screen.findByRole("table", { name: "Pipelines" }), "Keys")).toEqual(["2\u202f039", "2\u202f039"]);
+    const tiles = within(screen.getByRole("list", { name: "All pipelines" })).getAllByRole("listitem");
+    expect(tiles.map((tile) => tile.textContent).find((text) => text?.startsWith("keys"))).toContain("keys4\u202f078");
+  });
 });
 
 describe("history", () => {
@@ -95,6 +114,14 @@ describe("history", () => {
     for (const id of [143, 140]) await userEvent.click(await screen.findByRole("checkbox", { name: `Choose ${id} for comparing` }));
     expect(screen.getByRole("link", { name: "Compare" }).getAttribute("href")).toBe("#/p/aircraft_activity/compare?left=140&right=143");
     expect((screen.getByRole("checkbox", { name: "Choose 139 for comparing" }) as HTMLInputElement).disabled).toBe(true);
+  });
+
+  it("counts keys and changed keys, not entries", async () => {
+    const rows = history("aircraft_activity").slice(0, 1).map((row) => ({ ...row, ...COUNTED }));
+    answers = (path) => (path.includes("/checkpoints?") ? [200, { total: 1, checkpoints: rows, now_ms: NOW }] : usual(path));
+    show("#/p/aircraft_activity");
+    const table = await screen.findByRole("table", { name: "Checkpoints of aircraft_activity" });
+    expect(["Keys", "Changed"].map((head) => column(table, head))).toEqual([["2\u202f039"], ["680"]]);
   });
 
   it("names the day that a checkpoint mends, in its row and on its page", async () => {
@@ -174,6 +201,14 @@ describe("one checkpoint", () => {
 
   const answered = (changed: object) => (path: string): [number, unknown] =>
     path.endsWith("/143") ? [200, { ...detailOf(history("aircraft_activity")[0]!), ...changed }] : usual(path);
+
+  it("counts keys apart from entries, and changed keys as a share of keys", async () => {
+    answers = answered(COUNTED);
+    show("#/p/aircraft_activity/c/143");
+    const facts = within(await screen.findByLabelText("Facts"));
+    const shown = ["Keys", "Keys changed", "Entries"].map((name) => facts.getByText(name).nextElementSibling?.textContent);
+    expect(shown).toEqual(["2\u202f039", "680 33\u202f%", "6\u202f587"]);
+  });
 
   it("shows words that only a later statelib stores", async () => {
     answers = answered({ state: "ARCHIVED", kind: "MIRROR" });
