@@ -122,7 +122,7 @@ def test_one_subtask_may_merge_its_deltas_while_the_other_adds_one(deployment: D
     assert totals(opened(deployment, 5)) == {"a": (5, 150), "e": (2, 60)}
 
 
-def test_the_log_says_which_subtasks_leave_their_state_unread(
+def test_the_log_names_the_subtasks_that_leave_their_state_unread(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     run(deployment, 1, "a", "e")
