@@ -270,12 +270,12 @@ class EntryReader:
 
 
 def read_windows(
-    source: RestoreSource, windows: Sequence[KeyGroupRange], scratch_directory: str
+    source: RestoreSource, windows: Sequence[KeyGroupRange], scratch_directory: str, only: int | None = None
 ) -> Iterator[tuple[int, StateRows]]:
     """Yield (index of the state, entries) of the windows, one after the other. A part of a handle is read in place. The
     other arguments and errors are those of :class:`EntryReader`."""
     in_place = sum(map(len, windows)) < len(source.handle.key_group_range)
-    reader = EntryReader(source, scratch_directory, in_place=in_place)
+    reader = EntryReader(source, scratch_directory, only=only, in_place=in_place)
     try:
         for window in windows:
             yield from reader.read([window])

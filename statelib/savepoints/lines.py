@@ -1,14 +1,13 @@
 """The export of a snapshot's state as lines of JSON."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.formats.text import natural_json, typed_json
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.savepoints.opened import Checkpoint, located
-from statelib.savepoints.operator_content import OperatorLines, export_operator_lines
+from statelib.savepoints.operator_content import OperatorLines, Skip, export_operator_lines, skipping
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.skippers import holds_opaque
 
@@ -24,10 +23,6 @@ class LineFormat:
 
 TYPED = LineFormat(typed_json.entry_lines, typed_json.operator_lines)
 LINE_FORMATS = {"typed-jsonl": TYPED, "jsonl": LineFormat(natural_json.entry_lines, natural_json.operator_lines)}
-
-
-Skip = Callable[[str], None]
-"""A function that receives a message when some state cannot be written as text."""
 
 
 def export_all_lines(
@@ -70,25 +65,45 @@ def export_lines(
     if state is not None:
         schemas = _with_state(schemas, state)
     for part, schema in schemas:
+        operator = part.operator_name(part.keyed_operator())
         for name in _passes(schema, state, skip):
-            with _skipping(skip):
-                yield from _lines_of(part, schema, name, scratch, form)
+            with skipping(skip, [name] if name else [s.name for s in schema.states], operator):
+                yield from _lines_of(part, schema, name, scratch, form=form, skip=skip)
 
 
 def _lines_of(
-    part: Checkpoint, schema: KeyedStateSchema, state: str | None, scratch: str | None, form: LineFormat
+    part: Checkpoint,
+    schema: KeyedStateSchema,
+    state: str | None,
+    scratch: str | None,
+    *,
+    form: LineFormat,
+    skip: Skip | None,
 ) -> Iterator[str]:
-    name = part.operator_name(part.keyed_operator())
+    """Yield the lines of one state, or of all; with ``skip``, those of a state end at the first that cannot be
+    written."""
+    operator, ended = part.operator_name(part.keyed_operator()), set[str]()
     for descriptor, rows in part.entries(state, scratch):
-        with located(f"{part.directory}: state {descriptor.name}"):
-            yield from form.entries(name, schema, descriptor, rows)
+        name = descriptor.name
+        if name not in ended:
+            ended.add(name)
+            with located(f"{part.directory}: state {name}"), skipping(skip, [name], operator):
+                yield from form.entries(operator, schema, descriptor, rows)
+                ended.remove(name)
+        if state in ended:
+            return
 
 
 def _is_readable(part: Checkpoint, skip: Skip | None) -> bool:
-    with _skipping(skip):
+    """Return whether the names and types of the operator's states can be read; pass the reason to ``skip`` if not."""
+    try:
         part.schema()
-        return True
-    return False
+    except UnsupportedError as error:
+        if skip is None:
+            raise
+        skip(error.message)
+        return False
+    return True
 
 
 def _passes(schema: KeyedStateSchema, state: str | None, skip: Skip | None) -> Sequence[str | None]:
@@ -98,17 +113,6 @@ def _passes(schema: KeyedStateSchema, state: str | None, skip: Skip | None) -> S
     types = [t for s in schema.states for t in (s.value_type, s.user_key_type, s.namespace_type) if t is not None]
     one_pass_each = skip is not None and state is None and any(map(holds_opaque, (schema.key_type, *types)))
     return [s.name for s in schema.states] if one_pass_each else [state]
-
-
-@contextmanager
-def _skipping(skip: Skip | None) -> Iterator[None]:
-    """Pass the message of an UnsupportedError to ``skip`` and end the block; without ``skip``, raise the error."""
-    try:
-        yield
-    except UnsupportedError as error:
-        if skip is None:
-            raise
-        skip(error.message)
 
 
 def _with_state(

@@ -270,15 +270,15 @@ class Checkpoint:
         return tuple(StateStatistics(key_groups, s.entries[cut], s.digests[cut]) for s in self.manifest.statistics)
 
     def rows(
-        self, scratch: str | None = None, key_groups: Sequence[KeyGroupRange] | None = None
+        self, scratch: str | None = None, key_groups: Sequence[KeyGroupRange] | None = None, only: int | None = None
     ) -> Iterator[tuple[int, StateRows]]:
         """Yield (index of the state in the schema, serialized entries) in batches, read from storage and verified.
-        ``scratch``: the directory for temporary copies. ``key_groups``: as for :func:`windows_of`. Raises what the
-        formats and readers raise."""
+        ``scratch``: the directory for temporary copies. ``key_groups``: as for :func:`windows_of`. ``only``: the
+        index of the only state that is needed; others may come, too. Raises what the formats and readers raise."""
         with located(self.directory), scratch_directory(scratch, "read") as directory:
             for number, source in enumerate(self.managed_sources()):
                 windows = windows_of(source.handle, self.window_bytes, key_groups)
-                yield from read_windows(source, windows, str(Path(directory) / str(number)))
+                yield from read_windows(source, windows, str(Path(directory) / str(number)), only)
             if self.raw_timers:
                 index_of = {state.name: index for index, state in enumerate(self.schema().states)}
                 yield from ((index_of[part.descriptor.name], part.rows) for part in self.raw_timers if len(part.rows))
@@ -289,12 +289,10 @@ class Checkpoint:
         """Yield (descriptor of the state, serialized entries) in batches: of one state, or of all if ``state`` is None.
         Raises as :meth:`rows`, and InvalidRequestError (``unknown-state``)."""
         schema = self.schema()
-        if state is not None:
-            schema.state(state)
-        for index, rows in self.rows(scratch):
-            descriptor = schema.states[index]
-            if len(rows) and state in (None, descriptor.name):
-                yield descriptor, rows
+        only = None if state is None else schema.states.index(schema.state(state))
+        for index, rows in self.rows(scratch, only=only):
+            if len(rows) and only in (None, index):
+                yield schema.states[index], rows
 
     def tables(self, state: str | None = None, scratch: str | None = None) -> Iterator[tuple[str, pa.Table]]:
         """Yield (name of the state, table with the columns of :func:`to_table`). Raises as :meth:`entries`."""

@@ -1,6 +1,7 @@
 """The operator state of a snapshot, joined from the parts that its subtasks hold."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -16,6 +17,9 @@ from statelib.wire.reader import Reader
 OperatorLines = Callable[[str, OperatorStateDescriptor, Iterable[bytes]], Iterator[str]]
 """A function that returns the lines of an operator state: (name of the operator, descriptor, serialized parts) ->
 lines."""
+
+Skip = Callable[[str], None]
+"""A function that receives a message when some state cannot be written as text."""
 
 
 def operator_contents(opened: Checkpoint, operator: OperatorState) -> tuple[OperatorStateContent, ...]:
@@ -65,9 +69,9 @@ def _stored_operator_states(
     opened: Checkpoint, operator: OperatorState
 ) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
     """Yield each operator state with its serialized parts: those of all subtasks in the order of the subtasks, or, for
-    a broadcast state, those of the first subtask. The parts are not decoded, so no serializer can fail.
+    a broadcast state, those of the first subtask. The parts are not decoded.
 
-    Raises CorruptStateError, NotFoundError (``missing-file``)."""
+    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``)."""
     stored_parts: dict[OperatorStateDescriptor, list[tuple[bytes, ...]]] = {}
     for stream in _streams(opened, operator):
         for descriptor in stream.descriptors:
@@ -96,7 +100,7 @@ def export_operator_lines(
     opened: Checkpoint,
     state: str | None,
     lines_of: OperatorLines = operator_lines,
-    skip: Callable[[str], None] | None = None,
+    skip: Skip | None = None,
 ) -> Iterator[str]:
     """Yield one line of JSON per element of operator state: of the selected operator, or of all operators if none is
     selected.
@@ -108,34 +112,36 @@ def export_operator_lines(
     (``unknown-serializer``)."""
     for operator in opened.operators:
         if opened.selected in (None, operator.operator_id):
-            for descriptor, parts in _stored_or_skipped(opened, operator, skip):
+            name = opened.operator_name(operator)
+            where = f"{opened.directory}: operator state of {name}"
+            for descriptor, parts in _stored_or_skipped(opened, operator, state, skip):
                 if state in (None, descriptor.name):
-                    name = opened.operator_name(operator)
-                    lines = lines_of(name, descriptor, parts)
-                    yield from _lines_or_skipped(lines, f"{opened.directory}: operator state of {name}", skip)
+                    with skipping(skip, [descriptor.name], name), located(where):
+                        yield from lines_of(name, descriptor, parts)
 
 
 def _stored_or_skipped(
-    opened: Checkpoint, operator: OperatorState, skip: Callable[[str], None] | None
+    opened: Checkpoint, operator: OperatorState, state: str | None, skip: Skip | None
 ) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
-    """Yield the states of :func:`_stored_operator_states`; on UnsupportedError, pass its message to ``skip``."""
-    try:
+    """Yield the states of :func:`_stored_operator_states`. If a header cannot be read, all states of the operator are
+    left out; their names are in the handles."""
+    handles = [subtask.operator for _, subtask in operator.subtasks if subtask.operator is not None]
+    names = list(dict.fromkeys(name for handle in handles for name, _, _ in handle.states if state in (None, name)))
+    with skipping(skip if names else None, names, opened.operator_name(operator)):
         yield from list(_stored_operator_states(opened, operator))
-    except UnsupportedError as error:
-        if skip is None:
-            raise
-        skip(error.message)
 
 
-def _lines_or_skipped(lines: Iterator[str], where: str, skip: Callable[[str], None] | None) -> Iterator[str]:
-    """Yield the lines up to the first that cannot be written as text; pass the message of that error to ``skip``."""
+@contextmanager
+def skipping(skip: Skip | None, states: Sequence[str], operator: str) -> Iterator[None]:
+    """Pass an UnsupportedError to ``skip``, with the names of the states that the export lacks, and end the block;
+    without ``skip``, raise the error."""
     try:
-        with located(where):
-            yield from lines
+        yield
     except UnsupportedError as error:
         if skip is None:
             raise
-        skip(error.message)
+        noun = "state" if len(states) == 1 else "states"
+        skip(f"{noun} {', '.join(map(repr, states))} of operator {operator}, wholly or in part: {error.message}")
 
 
 def unreadable(opened: Checkpoint) -> list[str]:

@@ -138,9 +138,8 @@ def test_an_export_of_all_operators_continues_after_one_that_cannot_be_written(t
     assert shown.stdout.count("key ") >= 2
 
 
-def test_values_of_a_users_class_do_not_prevent_the_export_of_others(tmp_path: Path) -> None:
-    """In the heap's stream the end of a Kryo value is unknown: such states are listed, and the states before them
-    are exported."""
+def test_values_of_a_users_class_are_exported_as_bytes_from_a_stream_with_lengths() -> None:
+    """A canonical savepoint stores the length of every value, so nothing is left out."""
     result = call(None, "export", savepoint("1.20.5/kryo-hashmap-canonical"), "--all")
     assert result.exit_code == 0
 

@@ -89,8 +89,8 @@ def iter_heap(
     ``key_group_range``.
 
     A state comes several times, and its rows are in no order. Map state has one row per user key, as everywhere except
-    in this stream. ``only``: yield that state and skip the others. About ``batch_bytes`` are read at a time; a large
-    key group is read piece by piece.
+    in this stream. ``only``: yield that state and skip the others; behind it, a value that nobody can skip is no
+    error. About ``batch_bytes`` are read at a time; a large key group is read piece by piece.
 
     Raise CorruptStateError, naming the key group: ``unexpected-key-group`` if the stream is not a heap stream.
     """
@@ -100,10 +100,10 @@ def iter_heap(
     for batch in batches(spans, batch_bytes):
         if is_large(batch[0], batch_bytes):
             parts = pieces(read_range, batch[0].start, batch[0].end, batch_bytes)
-            entries_by_state = large_group(parts, batch[0], header.compressed, layouts, what)
+            entries_by_state = large_group(parts, batch[0], header.compressed, layouts, what, only=only)
         else:
             entries_by_state = _entries(
-                read_range(batch[0].start, batch[-1].end), batch, header.compressed, layouts, what
+                read_range(batch[0].start, batch[-1].end), batch, header.compressed, layouts, what, only=only
             )
         for state_id, entries in entries_by_state:
             if only not in (None, state_id):
@@ -113,11 +113,17 @@ def iter_heap(
 
 
 def _entries(
-    view: memoryview, batch: Sequence[GroupSpan], compressed: bool, layouts: Sequence[Layout], what: str
+    view: memoryview,
+    batch: Sequence[GroupSpan],
+    compressed: bool,
+    layouts: Sequence[Layout],
+    what: str,
+    *,
+    only: int | None,
 ) -> Iterator[tuple[int, HeapEntries]]:
     """Yield (state id, entries) for the batch, a few key groups at a time."""
     for part, contents in _contents(view, batch, compressed, what):
-        for state_id, bounds in enumerate(_walk_all(contents, part, layouts, what)):
+        for state_id, bounds in enumerate(_walk_all(contents, part, layouts, what, only)):
             if bounds.starts:
                 yield state_id, bounds.entries(contents.data)
 
@@ -196,18 +202,25 @@ def _decompress(view: memoryview, what: str) -> Bytes:
 
 
 def _walk_all(
-    contents: _Contents, batch: Sequence[GroupSpan], layouts: Sequence[Layout], what: str
+    contents: _Contents, batch: Sequence[GroupSpan], layouts: Sequence[Layout], what: str, only: int | None
 ) -> tuple[_EntryBounds, ...]:
-    """Return, per state id, the bounds of its entries in all key groups of the batch."""
+    """Return, per state id, the bounds of its entries in all key groups of the batch. ``only``: the state that is
+    needed; the bounds of others are not complete if a value behind it cannot be skipped."""
     by_state = tuple(_EntryBounds() for _ in layouts)
     raw = contents.data.tobytes()  # indexing bytes is about twice as fast as indexing a view
     for span, (start, end) in zip(batch, contents.bounds, strict=True):
         place = f"{what}, key group {span.key_group}"
-        for state_id, starts, stop in _walk(raw, start, Group(span.key_group, end, layouts, place)):
-            if len(starts):
-                by_state[state_id].key_groups.append(span.key_group)
-                by_state[state_id].starts.append(starts)
-                by_state[state_id].ends.append(stop)
+        walked = set()
+        try:
+            for state_id, starts, stop in _walk(raw, start, Group(span.key_group, end, layouts, place)):
+                walked.add(state_id)
+                if len(starts):
+                    by_state[state_id].key_groups.append(span.key_group)
+                    by_state[state_id].starts.append(starts)
+                    by_state[state_id].ends.append(stop)
+        except UnsupportedError:
+            if only not in walked:
+                raise
     return by_state
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.errors import CorruptStateError
+from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats import snappy_framing
 from statelib.formats.heap.entries import HeapEntries
 from statelib.formats.keyed.group_spans import Buffered, GroupSpan
@@ -90,12 +90,19 @@ def whole_entries(raw: bytes, span: tuple[int, int], count: int, layout: Layout)
 
 
 def large_group(
-    parts: Iterator[memoryview], group: GroupSpan, compressed: bool, layouts: Sequence[Layout], what: str
+    parts: Iterator[memoryview],
+    group: GroupSpan,
+    compressed: bool,
+    layouts: Sequence[Layout],
+    what: str,
+    *,
+    only: int | None = None,
 ) -> Iterator[tuple[int, HeapEntries]]:
     """Yield (state id, entries) of one key group that arrives in parts.
 
-    The entries of one item arrived together. Raise CorruptStateError (``truncated-group``, ``trailing-bytes`` and
-    others).
+    The entries of one item arrived together. ``only``: the state that is needed; if it is complete, the key group ends
+    at a value that nobody can skip. Raise CorruptStateError (``truncated-group``, ``trailing-bytes`` and others), and
+    UnsupportedError (``opaque-entries``).
     """
     first = next(parts)
     check_key_group(first, group, what)
@@ -116,23 +123,31 @@ def large_group(
                 state_id, left = next_state(raw, at, missing, what)
                 at += STATE.size
                 continue
-            starts, stop = whole_entries(raw, (at, len(raw)), left, layouts[state_id])
+            try:
+                starts, stop = whole_entries(raw, (at, len(raw)), left, layouts[state_id])
+            except UnsupportedError:
+                if only is None or only in {state_id, *missing}:
+                    raise
+                return
             if not len(starts):
                 break
             groups = np.full(len(starts), group.key_group, np.int32)
             yield state_id, HeapEntries(data, groups, starts, np.append(starts[1:], stop))
             at, left = stop, left - len(starts)
         buffered.rest = data[at:]
-    if left or missing:
+    _check_end(left, len(missing), len(buffered.rest), what)
+
+
+def _check_end(entries: int, states: int, trailing: int, what: str) -> None:
+    """Raise CorruptStateError if entries or states are still to come at the end of a key group, or bytes are left."""
+    if entries or states:
         raise CorruptStateError(
-            f"{what}: expected {number_of(left, 'more entry')} and {number_of(len(missing), 'more state')},"
+            f"{what}: expected {number_of(entries, 'more entry')} and {number_of(states, 'more state')},"
             " found the end of the key group",
             kind="truncated-group",
         )
-    if len(buffered.rest):
-        raise CorruptStateError(
-            f"{what}: {number_of(len(buffered.rest), 'byte')} after its last state", kind="trailing-bytes"
-        )
+    if trailing:
+        raise CorruptStateError(f"{what}: {number_of(trailing, 'byte')} after its last state", kind="trailing-bytes")
 
 
 def next_state(raw: bytes, at: int, missing: set[int], what: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import pytest
 
 from statelib.errors import UnsupportedError
 from statelib.formats.heap.reading import iter_heap
+from statelib.formats.keyed.group_spans import BATCH_BYTES
 from statelib.formats.keyed.header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
@@ -47,10 +48,12 @@ def stream(groups: dict[int, dict[int, bytes]]) -> tuple[KeyGroupsStateHandle, b
     return KeyGroupsStateHandle(KeyGroupRange(0, 127), tuple(offsets), ByteStreamStateHandle("s", data)), data
 
 
-def read_values(groups: dict[int, dict[int, bytes]], only: int = 1) -> list[tuple[bytes, bytes]]:
+def read_values(
+    groups: dict[int, dict[int, bytes]], only: int = 1, batch_bytes: int = BATCH_BYTES
+) -> list[tuple[bytes, bytes]]:
     handle, data = stream(groups)
     pairs: list[tuple[bytes, bytes]] = []
-    for _, rows in iter_heap(lambda a, b: memoryview(data)[a:b], handle, HEADER, only=only):
+    for _, rows in iter_heap(lambda a, b: memoryview(data)[a:b], handle, HEADER, only=only, batch_bytes=batch_bytes):
         pairs += zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
     return sorted(pairs)
 
@@ -92,3 +95,21 @@ def test_a_value_that_could_contain_the_next_state_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         read_values({group: {keys[0]: b"a" + struct.pack(">Hi", 2, 2) + one[: len(one) - 6]}})
     assert caught.value.kind == "opaque-entries"
+
+
+def undividable() -> dict[int, dict[int, bytes]]:
+    """Return two values of one key group, of which the first could contain an entry."""
+    (group, keys) = next((g, keys) for g, keys in by_group(range(1000)).items() if len(keys) > 2)
+    return {group: {keys[0]: b"a" + entry(keys[2], b"b"), keys[1]: b"de"}}
+
+
+@pytest.mark.parametrize("batch_bytes", [16, BATCH_BYTES])
+def test_a_state_in_front_of_a_value_without_an_end_can_be_read_alone(batch_bytes: int) -> None:
+    """In batches of 16 bytes, every key group is read piece by piece."""
+    assert len(read_values(undividable(), only=0, batch_bytes=batch_bytes)) == 2
+
+
+@pytest.mark.parametrize("batch_bytes", [16, BATCH_BYTES])
+def test_a_state_behind_a_value_without_an_end_is_refused(batch_bytes: int) -> None:
+    with pytest.raises(UnsupportedError, match="where a value of opaque<"):
+        read_values(undividable(), only=2, batch_bytes=batch_bytes)

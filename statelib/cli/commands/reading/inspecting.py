@@ -16,9 +16,9 @@ from statelib.cli.presenters.console import drop_output, working
 from statelib.cli.presenters.snapshot_document import describe, is_damaged
 from statelib.cli.presenters.snapshot_tree import snapshot_view
 from statelib.errors import InvalidRequestError
-from statelib.savepoints.lines import LINE_FORMATS, Skip, export_all_lines, export_lines
+from statelib.savepoints.lines import LINE_FORMATS, export_all_lines, export_lines
 from statelib.savepoints.opened import Checkpoint
-from statelib.savepoints.operator_content import left_out
+from statelib.savepoints.operator_content import Skip, left_out
 from statelib.savepoints.tables.line_order import in_java_order
 from statelib.savepoints.tables.parquet_files import export_parquet, writing
 from statelib.visible import visible_json
