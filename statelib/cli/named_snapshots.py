@@ -87,6 +87,5 @@ def open_snapshot(
             f"--relocate with {snapshot}, an id of the catalog: expected the path of a snapshot that was moved",
             kind="bad-relocation",
         )
-    deployment = wiring.begun_deployment()
     with explained_as_id(snapshot):
-        return resolve(deployment, snapshot)
+        return resolve(wiring.begun_deployment(), snapshot)

@@ -13,8 +13,8 @@ from statelib.storage.uris import local_path
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_NO_ID = ("ambiguous-id", "bad-checkpoint", "bad-name", "no-checkpoint", "no-pipeline")
-"""Kinds of errors that a mistyped path causes after it was looked up as an id."""
+_NO_ID = ("ambiguous-id", "bad-checkpoint", "bad-name", "missing-setting", "no-catalog", "no-checkpoint", "no-pipeline")
+"""Kinds of errors that a mistyped path causes when it is looked up as an id."""
 
 
 def path_of(snapshot: str) -> str:

@@ -12,6 +12,7 @@ from statelib.cli.main import app
 from statelib.cli.named_snapshots import absolute
 from statelib.cli.paths import absolute_target, explained_as_id, in_storage, local_file, path_of
 from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.wiring import VARIABLES
 from statelib.model.amounts import amount, keys_and_entries, number_of
 
 
@@ -32,6 +33,24 @@ def test_the_error_for_a_mistyped_path_names_both_possible_meanings() -> None:
     expected = r"chk/1: as a path, there is no /.*chk/1; as the name of a checkpoint, not there"
     with pytest.raises(NotFoundError, match=expected), explained_as_id("chk/1"):
         raise NotFoundError("not there", kind="no-checkpoint")
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "hexdump"])
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_a_mistyped_path_is_named_if_no_catalog_can_be_asked(
+    command: str, has_settings: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if has_settings:
+        for name in ("STATELIB_PIPELINES", "STATELIB_STORAGE"):
+            monkeypatch.setenv(name, str(tmp_path))
+        monkeypatch.setenv("STATELIB_CATALOG", f"sqlite:///{tmp_path}/none.db")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [command, "savpoints/savepoint-1", "--json"])
+    message = json.loads(result.stdout)["message"]
+    assert result.exit_code == 2
+    assert f"as a path, there is no {tmp_path}/savpoints/savepoint-1; as the name of a checkpoint, " in message
 
 
 def test_bootstrap_needs_a_target_only_if_it_writes(tmp_path: Path) -> None:

@@ -72,9 +72,8 @@ def _window(offset: int | None, length: int | None) -> range | None:
 def _directory(snapshot: str) -> str:
     path = path_of(snapshot)
     if not path:
-        deployment = wiring.begun_deployment()
         with explained_as_id(snapshot):
-            path = stored_record(deployment, snapshot).directory
+            path = stored_record(wiring.begun_deployment(), snapshot).directory
     return PLACES.kind(path).normalised(path.removesuffix("/_metadata"))
 
 

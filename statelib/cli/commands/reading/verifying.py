@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -115,7 +116,8 @@ def _verify_all(
         return [result]
     if moves:
         raise InvalidRequestError("--relocate goes with the path of one snapshot", kind="bad-relocation")
-    deployment = wiring.begun_deployment()
+    with explained_as_id(snapshot) if snapshot else nullcontext():
+        deployment = wiring.begun_deployment()
     troubles = Troubles()
     records = _records(deployment, snapshot, pipeline, troubles)
     unread = [Verification(trouble.pipeline, 0, 0, None, (trouble.message,)) for trouble in troubles.in_order()]
