@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowTaskTimeout,
 )
 
+from statelib.model.amounts import number_of
 from statelib_airflow.operators import StatelibSparkOperator
 from statelib_airflow.runtime import runs, steps
 
@@ -134,5 +135,5 @@ class GroupCheckpointOperator(StatelibSparkOperator):
             if each is not None and (final or runs.is_last_try(context) or isinstance(error, AirflowFailException)):
                 self._abort(pipeline, each, context)
         named = "; ".join(f"{pipeline}: {error}" for pipeline, error in sorted(errors.items()))
-        message = f"{len(errors)} of {len(self.pipelines)} pipelines of group {self.group} failed: {named}"
+        message = f"{len(errors)} of {number_of(len(self.pipelines), 'pipeline')} of group {self.group} failed: {named}"
         raise (AirflowFailException if final else AirflowException)(message)

@@ -2,8 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.runtime import cleaning
 
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.wiring import Deployment
@@ -42,6 +46,38 @@ def test_gc_warns_about_a_pipeline_without_a_file(deployment: Deployment) -> Non
     assert (result.exit_code, result.stdout) == (0, "nothing to delete\n")
     assert "tally has no pipeline file" in result.stderr
     assert "'tully'" in refused(deployment, "gc", "-p", "tully")
+
+
+@pytest.fixture
+def of_one_checkpoint(tmp_path: Path) -> Deployment:
+    """Return a deployment with one checkpoint, whose pipeline has no file any more."""
+    made = tally(tmp_path)
+    days(made, 1, 1)
+    (Path(made.pipelines_directory) / "tally.yaml").unlink()
+    return made
+
+
+def test_gc_counts_the_only_checkpoint_of_a_pipeline_without_a_file_in_the_singular(
+    of_one_checkpoint: Deployment,
+) -> None:
+    assert ": 1 checkpoint, " in call(of_one_checkpoint, "gc").stderr
+
+
+def test_the_log_of_the_task_counts_one_checkpoint_in_the_singular(
+    of_one_checkpoint: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = cast("StatelibHook", SimpleNamespace(deployment=lambda: of_one_checkpoint))
+    cleaning.retention(hook)
+    assert "tally has no pipeline file: 1 checkpoint, " in caplog.text
+
+
+def test_the_log_of_a_verification_counts_one_checkpoint_in_the_singular(
+    of_one_checkpoint: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = cast("StatelibHook", SimpleNamespace(deployment=lambda: of_one_checkpoint))
+    caplog.set_level("INFO")
+    cleaning.verify(hook, "tally", "100%", "")
+    assert "tally: 1 checkpoint, " in caplog.text
 
 
 def test_gc_of_a_pipeline_that_never_ran_has_nothing_to_delete(tmp_path: Path) -> None:

@@ -173,6 +173,12 @@ def test_other_pipelines_work_and_the_check_names_every_damaged_row(deployment: 
     assert faults == {("sales", 2, "state"), ("sales", 5, "entries"), ("tours", None, "head")}
 
 
+def test_one_fault_is_counted_in_the_singular(deployment: Deployment) -> None:
+    with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
+        connection.execute("UPDATE lease SET head = 99 WHERE pipeline = 'tours'")
+    assert call(deployment, "catalog", "check").stderr.endswith(" rows, 1 fault\n")
+
+
 def test_an_undamaged_catalog_has_no_faults(deployment: Deployment) -> None:
     assert json.loads(call(deployment, "catalog", "check", "--json").stdout)["faults"] == []
 

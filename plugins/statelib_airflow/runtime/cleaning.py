@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from statelib.errors import RetryableError
+from statelib.model.amounts import number_of
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
 from statelib_airflow.runtime import observing
@@ -36,8 +37,9 @@ def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list
             log.info("%s/%s stays: %s", each.pipeline, checkpoint.checkpoint_id, checkpoint.because)
     for offer in offered:
         log.warning(
-            "%s has no pipeline file: %d checkpoints, %d files, %d bytes stay; %s",
-            *(offer.pipeline, len(offer.checkpoints), offer.files, offer.size_bytes),
+            "%s has no pipeline file: %s, %s, %s stay; %s",
+            *(offer.pipeline, number_of(len(offer.checkpoints), "checkpoint"), number_of(offer.files, "file")),
+            number_of(offer.size_bytes, "byte"),
             f"{offer.command} deletes them" if offer.command else offer.reason,
         )
     _end_in_trouble(troubles)
@@ -54,7 +56,8 @@ def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, i
         collected = collect_garbage(hook.deployment(), pipeline, troubles=troubles)
     observing.collected(collected)
     for each in collected:
-        log.info("%s: %d files, %d bytes deleted", each.pipeline, len(each.files), each.size_bytes)
+        files, size = number_of(len(each.files), "file"), number_of(each.size_bytes, "byte")
+        log.info("%s: %s, %s deleted", each.pipeline, files, size)
         for uri in each.refused:
             log.warning("%s: left alone, %s: %s", each.pipeline, REFUSED, uri)
     _end_in_trouble(troubles)
@@ -118,7 +121,8 @@ def dispose(hook: StatelibHook, pipeline: str, savepoint: str, *, dry_run: bool)
     with failing_fast():
         done = delete(hook.deployment(), PipelineName(pipeline), CheckpointId(int(savepoint)), dry_run=dry_run)
     what = "would be deleted" if dry_run else "deleted"
-    log.info("savepoint %s/%s: %d files, %d bytes %s", pipeline, savepoint, len(done.files), done.size_bytes, what)
+    files, size = number_of(len(done.files), "file"), number_of(done.size_bytes, "byte")
+    log.info("savepoint %s/%s: %s, %s %s", pipeline, savepoint, files, size, what)
     for uri in done.files:
         log.info("%s: %s", what, uri)
     return {"files": len(done.files), "bytes": done.size_bytes, "refused": list(done.refused), "deleted": not dry_run}
@@ -146,15 +150,13 @@ def verify(hook: StatelibHook, pipeline: str, subset: str, seed: str) -> dict[st
         result = verify_pipeline(hook.deployment(), pipeline, subset=subset, seed=seed_of(subset, seed))
     observing.verified(result)
     log.info(
-        "%s: %d checkpoints, %d files, %d of them read (%d bytes), %d problems",
-        *(
-            result.pipeline,
-            result.checkpoints,
-            result.files,
-            result.files_read,
-            result.bytes_read,
-            len(result.problems),
-        ),
+        "%s: %s, %s, %d of them read (%s), %s",
+        result.pipeline,
+        number_of(result.checkpoints, "checkpoint"),
+        number_of(result.files, "file"),
+        result.files_read,
+        number_of(result.bytes_read, "byte"),
+        number_of(len(result.problems), "problem"),
     )
     for problem in result.problems:
         log.error("%s", problem)

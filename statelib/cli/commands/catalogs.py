@@ -68,7 +68,7 @@ def check(as_json: Json = False) -> None:
         rows, faults = wiring.deployment().existing_catalog().browsing.check()
     view: list[Block] = [
         *(Line(f"{f.row}: {f.column}: expected {f.expected}, found {f.found}") for f in faults),
-        Note(f"{count(rows)} rows, {count(len(faults))} faults"),
+        Note(f"{amount(rows, 'row')}, {amount(len(faults), 'fault')}"),
     ]
     present({"rows": rows, "faults": faults}, view, as_json)
     if faults:
@@ -191,7 +191,8 @@ def _pipeline_view(plan: PipelinePlan) -> Iterator[Block]:
         f"the head of {plan.pipeline} is {checkpoint}, generation {head.generation}{rescaled}; the next id is {next_id}"
     )
     if plan.registered:
-        yield Line(f"{count(len(plan.registered))} are in the catalog already, and stay as they are there")
+        stay = "is" if len(plan.registered) == 1 else "are"
+        yield Line(f"{count(len(plan.registered))} {stay} in the catalog already, without any change")
     for snapshot in plan.entered:
         if not snapshot.completed:
             name = f"{plan.pipeline}/{snapshot.record.checkpoint_id}"

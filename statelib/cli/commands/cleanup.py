@@ -95,9 +95,8 @@ def _kept_table(retired: retention.Retired) -> TextTable:
 
 def _note_on_missing_file(pipeline: WithoutFile) -> Note:
     """Return the note on a pipeline whose file is gone, with the command that deletes its checkpoints."""
-    contents = (
-        f"{count(len(pipeline.checkpoints))} checkpoints, {count(pipeline.files)} files, {size(pipeline.size_bytes)}"
-    )
+    checkpoints, files = amount(len(pipeline.checkpoints), "checkpoint"), amount(pipeline.files, "file")
+    contents = f"{checkpoints}, {files}, {size(pipeline.size_bytes)}"
     action = f"{pipeline.command} deletes them" if pipeline.command else pipeline.reason
     return Note(f"{pipeline.pipeline} has no pipeline file, retention was not applied: {contents} stay; {action}")
 

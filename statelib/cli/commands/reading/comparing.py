@@ -140,7 +140,8 @@ def _view(result: _Result) -> Iterator[Block]:
     for path in result.files:
         yield Line(path)
     different = sum(state.different for state in result.states)
-    yield Note(f"{count(different)} of {amount(len(result.states), 'state')} differ")
+    verb = "differs" if different == 1 else "differ"
+    yield Note(f"{count(different)} of {amount(len(result.states), 'state')} {verb}")
 
 
 _COLUMNS = (
