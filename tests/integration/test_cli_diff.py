@@ -80,6 +80,20 @@ def test_each_state_is_written_to_a_parquet_file(shop: Deployment, tmp_path: Pat
     assert len(list(target.iterdir())) == 3
 
 
+def test_the_object_store_is_refused_as_the_place_of_differences(
+    shop: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = refused(shop, *DIFF, "sales/1", "sales/2", "-o", "s3://bucket/out", status=2)
+    assert line == "statelib: --output s3://bucket/out: expected a path on this machine, found a URI"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_state_of_several_differs_in_the_singular(shop: Deployment) -> None:
+    result = call(shop, *DIFF, "sales/1", "sales/2", "--state", "total")
+    assert result.stderr == "1 of 1 state differs\n"
+
+
 def test_the_exit_status_shows_differences_only_on_request(shop: Deployment) -> None:
     for words, status in ((["sales/1", "sales/2"], 1), (["sales/2", "sales/4"], 0), (["sales/1", "sales/1"], 0)):
         assert call(shop, *DIFF, *words).exit_code == 0

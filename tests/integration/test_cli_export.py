@@ -103,6 +103,16 @@ def test_the_output_file_has_the_same_lines_and_is_never_overwritten(shop: Deplo
     assert "no/such: No such file or directory" in refused(shop, "export", "sales/1", "-o", tmp_path / "no/such")
 
 
+@pytest.mark.parametrize("form", ["typed-jsonl", "jsonl", "parquet"])
+def test_the_object_store_is_refused_as_the_place_of_an_export(
+    shop: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = refused(shop, "export", "sales/1", "--format", form, "-o", "s3://bucket/out", status=2)
+    assert line == "statelib: --output s3://bucket/out: expected a path on this machine, found a URI"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_output_file_of_a_failed_export_is_removed(tmp_path: Path) -> None:
     write_several_operators(tmp_path / "savepoint")
     target = tmp_path / "lines.jsonl"

@@ -78,6 +78,12 @@ def test_every_completed_checkpoint_is_verified_as_whole(shop: Deployment, words
     assert [v["files"] for v in answer] == [len(list((state / place).iterdir())) for place in places]
 
 
+def test_the_line_of_a_snapshot_says_how_many_files_were_looked_at(shop: Deployment) -> None:
+    files = len(list(directory(shop, "sales", 5).iterdir()))
+    assert files > 1
+    assert said(shop, "verify", "sales/5").split()[:3] == ["whole", str(files), "files"]
+
+
 def test_one_snapshot_or_one_pipeline_can_be_verified(shop: Deployment) -> None:
     assert said(shop, "verify", "tours/1") == said(shop, "verify", "-p", "tours")
     assert said(None, "verify", directory(shop, "tours", 1)) == said(shop, "verify", "tours/1")

@@ -53,10 +53,27 @@ def test_a_mistyped_path_is_named_if_no_catalog_can_be_asked(
     assert f"as a path, there is no {tmp_path}/savpoints/savepoint-1; as the name of a checkpoint, " in message
 
 
-def test_bootstrap_needs_a_target_only_if_it_writes(tmp_path: Path) -> None:
-    missing = tmp_path / "none.yaml"
-    result = CliRunner().invoke(app, ["bootstrap", str(missing), "--check", "--json"])
-    assert json.loads(result.stdout)["error"] != "no-target"
+BOOTSTRAP = """\
+name: history
+operators:
+  activity:
+    key: {type: string, of: key}
+    rows: {snapshot: sales/5, state: total}
+    states:
+      sold: {kind: value, type: long, of: value.sold}
+"""
+
+
+def test_a_bootstrap_file_is_checked_without_a_target(tmp_path: Path) -> None:
+    (tmp_path / "history.yaml").write_text(BOOTSTRAP)
+    result = CliRunner().invoke(app, ["bootstrap", str(tmp_path / "history.yaml"), "--check", "--json"])
+    assert (result.exit_code, json.loads(result.stdout)["operators"]) == (0, ["activity"])
+
+
+def test_a_bootstrap_that_writes_needs_a_target(tmp_path: Path) -> None:
+    (tmp_path / "history.yaml").write_text(BOOTSTRAP)
+    result = CliRunner().invoke(app, ["bootstrap", str(tmp_path / "history.yaml"), "--json"])
+    assert (result.exit_code, json.loads(result.stdout)["error"]) == (2, "no-target")
 
 
 def test_the_noun_after_one_is_singular() -> None:
