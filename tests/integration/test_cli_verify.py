@@ -78,7 +78,7 @@ def test_every_completed_checkpoint_is_verified_as_whole(shop: Deployment, words
     assert [v["files"] for v in answer] == [len(list((state / place).iterdir())) for place in places]
 
 
-def test_the_line_of_a_snapshot_says_how_many_files_were_looked_at(shop: Deployment) -> None:
+def test_the_line_of_a_snapshot_has_the_number_of_its_files(shop: Deployment) -> None:
     files = len(list(directory(shop, "sales", 5).iterdir()))
     assert files > 1
     assert said(shop, "verify", "sales/5").split()[:3] == ["whole", str(files), "files"]

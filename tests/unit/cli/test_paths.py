@@ -37,7 +37,7 @@ def test_the_error_for_a_mistyped_path_names_both_possible_meanings() -> None:
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "hexdump"])
 @pytest.mark.parametrize("has_settings", [True, False])
-def test_a_mistyped_path_is_named_if_no_catalog_can_be_asked(
+def test_a_mistyped_path_is_named_without_settings_or_catalog(
     command: str, has_settings: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in VARIABLES:
