@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.formats.text import natural_json, typed_json
+from statelib.model.handles import ChangelogStateBackendHandleImpl, KeyGroupsStateHandle
 from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.model.types import Opaque, Pojo, StateType, parts_of
 from statelib.savepoints.opened import Checkpoint, located
 from statelib.savepoints.operator_content import OperatorLines, Skip, export_operator_lines, skipping
 from statelib.serializers.entries.rows import StateRows
-from statelib.serializers.skippers import holds_opaque
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class LineFormat:
 
 TYPED = LineFormat(typed_json.entry_lines, typed_json.operator_lines)
 LINE_FORMATS = {"typed-jsonl": TYPED, "jsonl": LineFormat(natural_json.entry_lines, natural_json.operator_lines)}
+
+_WITHOUT_LENGTHS = (KeyGroupsStateHandle, ChangelogStateBackendHandleImpl)
+"""The handles of streams in which only decoding shows where a value ends."""
 
 
 def export_all_lines(
@@ -66,7 +70,7 @@ def export_lines(
         schemas = _with_state(schemas, state)
     for part, schema in schemas:
         operator = part.operator_name(part.keyed_operator())
-        for name in _passes(schema, state, skip):
+        for name in _passes(part, schema, state, skip):
             with skipping(skip, [name] if name else [s.name for s in schema.states], operator):
                 yield from _lines_of(part, schema, name, scratch, form=form, skip=skip)
 
@@ -106,13 +110,19 @@ def _is_readable(part: Checkpoint, skip: Skip | None) -> bool:
     return True
 
 
-def _passes(schema: KeyedStateSchema, state: str | None, skip: Skip | None) -> Sequence[str | None]:
-    """Return the states to read, one per pass over the entries; None stands for all states in one pass. A value that
-    only a user's serializer can read may prevent reading the other states of its stream. If there are such values and
-    ``skip`` is given, each state has a pass of its own."""
+def _passes(part: Checkpoint, schema: KeyedStateSchema, state: str | None, skip: Skip | None) -> Sequence[str | None]:
+    """Return the states to read, one per pass over the entries; None stands for all states in one pass. In a stream
+    without lengths, a value that only a user's class can read prevents reading the states behind it. If there may be
+    such values and ``skip`` is given, each state has a pass of its own."""
+    if skip is None or state is not None or not any(isinstance(handle, _WITHOUT_LENGTHS) for handle in part.handles()):
+        return [state]
     types = [t for s in schema.states for t in (s.value_type, s.user_key_type, s.namespace_type) if t is not None]
-    one_pass_each = skip is not None and state is None and any(map(holds_opaque, (schema.key_type, *types)))
-    return [s.name for s in schema.states] if one_pass_each else [state]
+    return [s.name for s in schema.states] if any(map(_may_have_no_end, (schema.key_type, *types))) else [None]
+
+
+def _may_have_no_end(kind: StateType) -> bool:
+    """Return whether a value of the type may have a part that only a user's class can read."""
+    return isinstance(kind, Opaque | Pojo) or any(map(_may_have_no_end, parts_of(kind)))
 
 
 def _with_state(

@@ -12,7 +12,7 @@ from statelib.model.checkpoint import CheckpointMetadata, OperatorState
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import LONG
+from statelib.model.types import LONG, Field, Pojo
 from statelib.savepoints.opened import open_checkpoint
 from statelib.serializers.entries.keys import key_groups
 from tests.support.worlds import CHECKOUT
@@ -37,18 +37,19 @@ def write_several_operators(directory: Path, readable: bool = False) -> None:
     (directory / "_metadata").write_bytes(encode_metadata(CheckpointMetadata(1, operators)))
 
 
-def write_undividable(directory: Path) -> None:
+def write_undividable(directory: Path, of_subclass: bool = False) -> None:
     """Write a snapshot of the heap with the states ``before``, ``uuid``, which is Kryo's, and ``after``, each with an
     entry for two keys. The first value of ``uuid`` contains what could be a third entry, so nothing shows where it
-    ends."""
+    ends. ``of_subclass``: it is of an unknown subclass of a POJO instead."""
     (kryo,) = open_checkpoint(str(savepoint("1.20.5/kryo-hashmap-canonical"))).each_operator()
-    types = {"before": LONG, "uuid": kryo.schema().state("uuid").value_type, "after": LONG}
+    uuid = Pojo("a.Base", (Field("x", LONG),)) if of_subclass else kryo.schema().state("uuid").value_type
+    types = {"before": LONG, "uuid": uuid, "after": LONG}
     states = tuple(StateDescriptor(name, StateKind.VALUE, type_) for name, type_ in types.items())
     schema = KeyedStateSchema(LONG, 128, states)
     group_of = key_groups(schema, pa.array(range(1000), pa.int64())).tolist()
     a, b, c = [key for key in range(1000) if group_of[key] == group_of[0]][:3]
     plain = _heap_entry(a, bytes(8)) + _heap_entry(b, bytes(8))
-    opaque = _heap_entry(a, b"x" + _heap_entry(c, b"y")) + _heap_entry(b, b"z")
+    opaque = _heap_entry(a, b"\x04" + _heap_entry(c, b"y")) + _heap_entry(b, b"z")
     data, offsets = encode_header(schema, compressed=False), []
     for group in range(128):
         offsets.append(len(data))

@@ -17,9 +17,10 @@ from tests.integration.shop_cli import call
 Lines = Callable[..., Iterator[str]]
 
 
-@pytest.fixture
-def undividable(tmp_path: Path) -> Path:
-    write_undividable(tmp_path / "savepoint")
+@pytest.fixture(params=[False, True])
+def undividable(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Return a snapshot with a value of Kryo's, or with one of an unknown subclass."""
+    write_undividable(tmp_path / "savepoint", of_subclass=request.param)
     return tmp_path / "savepoint"
 
 
