@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
@@ -16,15 +16,16 @@ class Counted(Protocol):
 
 @contextmanager
 def no_thread_starts(at: int | None) -> Iterator[Counted]:
-    """Let the start of thread number ``at``, counted from 0, and of every later thread fail, like on a host that cannot
-    run more threads. If ``at`` is None, all threads start. The yielded object counts the attempted starts."""
+    """Let the start of this project's thread number ``at``, counted from 0, and of every later one fail, like on a host
+    that cannot run more threads. If ``at`` is None, all threads start. The yielded object counts the attempted starts.
+    Other threads of the process, such as those of a server that a test has started, are not concerned."""
     starts = _Count(at)
     real = threading._start_new_thread  # type: ignore[attr-defined]  # only threading.Thread calls it
 
-    def start(*arguments: Any) -> Any:
-        if starts.reached():
+    def start(run: Callable[[], None], *arguments: Any) -> Any:
+        if run.__self__.name.startswith("statelib-") and starts.reached():  # type: ignore[attr-defined]
             raise RuntimeError("can't start new thread")
-        return real(*arguments)
+        return real(run, *arguments)
 
     threading._start_new_thread = start  # type: ignore[attr-defined]
     try:
