@@ -12,16 +12,8 @@ from statelib.flows.wiring import Deployment
 from tests.integration.shop import SALES, open_shop
 from tests.integration.shop_cli import call
 from tests.integration.test_cli import commands
+from tests.support.bootstraps import HISTORY
 
-BOOTSTRAP = """\
-name: history
-operators:
-  activity:
-    key: {type: string, of: key}
-    rows: {snapshot: sales/5, state: total}
-    states:
-      sold: {kind: value, type: long, of: value.sold}
-"""
 CALLS = {
     "publish": "sales --dry-run",
     "run": "sales --start 2013-01-03 --end 2013-01-04 --dry-run",
@@ -76,7 +68,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shop(root: Path) -> Deployment:
     deployment = open_shop(root)
     (root / "pipelines" / "branch.yaml").write_text(SALES.replace("name: sales", "name: branch"))
-    (root / "history.yaml").write_text(BOOTSTRAP)
+    (root / "history.yaml").write_text(HISTORY)
     return deployment
 
 

@@ -67,7 +67,6 @@ def files_of_interval(
     must read every source with :func:`read_interval`. ``parallelism``: the number of subtasks. Raises as it."""
     parts = source_parts(pipeline, places.data, interval)
     _check_data(spark, pipeline, parts, places.data)
-    check_units_are_read(pipeline, parts, places.data)
     locations: dict[str, list[str]] = {}
     for field, source in pipeline.inputs.items():
         paths = [part.path for part in parts if part.field == field and part.path is not None]
@@ -76,6 +75,7 @@ def files_of_interval(
             locations[field] = paths
         else:
             log_left_to_spark(field, reason)
+    check_units_are_read(pipeline, [part for part in parts if part.field in locations], places.data)
     return source_files(pipeline, locations, parallelism) if locations else None
 
 

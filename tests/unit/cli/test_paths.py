@@ -14,6 +14,7 @@ from statelib.cli.paths import absolute_target, explained_as_id, in_storage, loc
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import VARIABLES
 from statelib.model.amounts import amount, keys_and_entries, number_of
+from tests.support.bootstraps import HISTORY
 
 
 @pytest.mark.parametrize("text", ["s3://bucket/out", "gs://b/x", "abfss://c@a/x", "s3:/bucket"])
@@ -53,25 +54,14 @@ def test_a_mistyped_path_is_named_without_settings_or_catalog(
     assert f"as a path, there is no {tmp_path}/savpoints/savepoint-1; as the name of a checkpoint, " in message
 
 
-BOOTSTRAP = """\
-name: history
-operators:
-  activity:
-    key: {type: string, of: key}
-    rows: {snapshot: sales/5, state: total}
-    states:
-      sold: {kind: value, type: long, of: value.sold}
-"""
-
-
 def test_a_bootstrap_file_is_checked_without_a_target(tmp_path: Path) -> None:
-    (tmp_path / "history.yaml").write_text(BOOTSTRAP)
+    (tmp_path / "history.yaml").write_text(HISTORY)
     result = CliRunner().invoke(app, ["bootstrap", str(tmp_path / "history.yaml"), "--check", "--json"])
     assert (result.exit_code, json.loads(result.stdout)["operators"]) == (0, ["activity"])
 
 
 def test_a_bootstrap_that_writes_needs_a_target(tmp_path: Path) -> None:
-    (tmp_path / "history.yaml").write_text(BOOTSTRAP)
+    (tmp_path / "history.yaml").write_text(HISTORY)
     result = CliRunner().invoke(app, ["bootstrap", str(tmp_path / "history.yaml"), "--json"])
     assert (result.exit_code, json.loads(result.stdout)["error"]) == (2, "no-target")
 
