@@ -297,10 +297,11 @@ class CheckpointManifest:
     ``deltas``: the open deltas, subtask by subtask, the oldest first. ``statistics`` are those of the state without
     them, and ``keys`` are then unknown. ``keys_below_deltas``: the number of keys of the state without open deltas, if
     there are some, as ``keys``. ``read_by_job``: whether tasks of the Spark job have read back what the gate would
-    read, before this was written. ``mends``: the interval before ``position`` whose events were
-    applied in place of those that the base has of it. ``key``: the columns of the key in their order, if there are
-    several: their types alone do not tell them apart. ``operator_states``: the states of the operator with the names of
-    their fields, which Flink's part does not have."""
+    read, before this was written. ``rehearsed``: the number of entries that such a task restored as a test, per subtask
+    (empty: nothing was restored). ``mends``: the interval before ``position`` whose events were applied in place of
+    those that the base has of it. ``key``: the columns of the key in their order, if there are several: their types
+    alone do not tell them apart. ``operator_states``: the states of the operator with the names of their fields, which
+    Flink's part does not have."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -332,6 +333,7 @@ class CheckpointManifest:
     deltas: tuple[Delta, ...] = ()
     keys_below_deltas: KeyCounts | None = field(default=None, repr=False)
     read_by_job: bool = False
+    rehearsed: tuple[int, ...] = ()
     mends: DataInterval | None = None
     key: tuple[str, ...] = ()
     operator_states: tuple[OperatorStateDescriptor, ...] = ()

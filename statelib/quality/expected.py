@@ -1,7 +1,7 @@
 """The frames of the expectations in the pipeline file, one per state, and the frame of the restore rehearsal."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
@@ -132,7 +132,7 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def rehearsal_frame(ranges: Iterable[RehearsedRange]) -> Frame:
+def rehearsal_frame(ranges: Collection[RehearsedRange]) -> Frame:
     """Return the frame of the restore rehearsal, with one row per subtask."""
     rows = [(r.subtask, r.key_groups, r.entries, r.problem or "none") for r in ranges]
     table = pd.DataFrame(rows, columns=["subtask", "key_groups", "entries", "problem"])
@@ -141,4 +141,6 @@ def rehearsal_frame(ranges: Iterable[RehearsedRange]) -> Frame:
         AllowedValues("problem", ("none",)),
         lambda row: f"subtask {row['subtask']} (key groups {row['key_groups']}): {row['problem']}",
     )
-    return Frame("rehearsal", ("subtask", "key_groups"), table, (check,))
+    by_job = any(r.by_job for r in ranges)
+    notes = ("restored by tasks of the Spark job, before it published the checkpoint",) if by_job else ()
+    return Frame("rehearsal", ("subtask", "key_groups"), table, (check,), notes)

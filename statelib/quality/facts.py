@@ -38,12 +38,13 @@ class SourceHistory:
 @dataclass(frozen=True)
 class RehearsedRange:
     """The result of a trial restore of one subtask. ``key_groups``: its range as text; ``entries``: number of entries
-    that were restored; ``problem``: '' if it succeeded."""
+    that were restored; ``problem``: '' if it succeeded. ``by_job``: a task of the Spark job has restored it."""
 
     subtask: int
     key_groups: str
     entries: int
     problem: str
+    by_job: bool = False
 
 
 @dataclass(frozen=True)

@@ -131,9 +131,9 @@ class Rotation(Part):
 class Checks(Part):
     """The gate's checks besides completeness, which it always checks. ``read_back``: what the gate reads besides what
     is new: ``all``, or a part of what earlier checkpoints have proved. ``in_job_from_bytes``: the stored bytes from
-    which tasks of the Spark job read them back. ``rehearse_every``: every Nth checkpoint is restored into live state as
-    a test. ``sample_rows``: for expectations and drift of a state with more entries, the gate reads only whole key
-    groups with about this number of entries, the same key groups in each checkpoint."""
+    which tasks of the Spark job read them back, or restore them as a test. ``rehearse_every``: every Nth checkpoint is
+    restored into live state as a test. ``sample_rows``: for expectations and drift of a state with more entries, the
+    gate reads only whole key groups with about this number of entries, the same key groups in each checkpoint."""
 
     read_back: Literal["all"] | Rotation = Rotation()
     in_job_from_bytes: Annotated[int, Field(ge=0, strict=True)] = 256 << 20

@@ -275,8 +275,8 @@ DESCRIPTIONS = {
     "read within 20 runs. It is also the largest part of the key groups whose entries a run decodes.",
     "checks.read_back.entries": "The number of entries of known files that a run decodes, as the mean over all runs. A "
     "run that applied more events decodes as many entries as events.",
-    "checks.in_job_from_bytes": "If at least this number of stored bytes is to be read back, tasks of the Spark job "
-    "read them, and the Airflow task does not.",
+    "checks.in_job_from_bytes": "If at least this number of stored bytes is to be read back or to be restored as a "
+    "test, tasks of the Spark job do it, and the Airflow task does not.",
     "checks.drift": "How far a checkpoint may differ from the checkpoints before it.",
     "checks.drift.entries": "The drift of the number of entries.",
     "checks.drift.entries.severity": _SEVERITY,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from statelib.coordinator.pending_checkpoint import Acknowledgement, PendingCheckpoint
 from statelib.crash_points import crash_point
@@ -31,7 +30,7 @@ from statelib.savepoints.opened import Checkpoint, unpublished
 from statelib.storage.names import is_task_owned
 from statelib.storage.uris import is_absolute
 
-ReadBack = Callable[[Checkpoint], bool]
+ReadBack = Callable[[Checkpoint], CheckpointManifest]
 
 
 def publish(
@@ -41,14 +40,14 @@ def publish(
     read: int,
     reports: Sequence[SubtaskReport],
     *,
-    read_back: ReadBack = lambda _checkpoint: False,
+    read_back: ReadBack | None = None,
 ) -> AttemptId:
     """Write ``_metadata`` if it does not exist yet, and return the attempt that wrote it first.
 
     The first acknowledgement of each subtask is used; files that only a later one wrote are deleted. ``read``: the
-    number of events that the driver read. ``read_back``: reads the checkpoint back and returns whether it did; it
-    raises if the checkpoint is not what was reported. Raises CorruptStateError if the acknowledgements do not form a
-    whole checkpoint.
+    number of events that the driver read. ``read_back``: may read the checkpoint back, and returns its manifest with
+    what was read. It raises if the checkpoint is not what was reported. Raises CorruptStateError if the
+    acknowledgements do not form a whole checkpoint.
     """
     pending = PendingCheckpoint(plan.record.parallelism, pipeline.max_parallelism)
     for report in reports:
@@ -57,8 +56,8 @@ def publish(
     ordered = pending.complete().ordered()
     manifest = _manifest(pipeline, plan, read, ordered)
     metadata = _metadata(pipeline, plan, ordered)
-    if read_back(unpublished(plan.record.directory, metadata, manifest, deployment.storage_root)):
-        manifest = replace(manifest, read_by_job=True)
+    if read_back is not None:
+        manifest = read_back(unpublished(plan.record.directory, metadata, manifest, deployment.storage_root))
     data = append_manifest(encode_metadata(metadata), manifest)
     crash_point("snapshot: before publish")
     published = deployment.storage(pipeline).publish_metadata(plan.reference, data)

@@ -9,22 +9,19 @@ from statelib.definition.checks.quality import split_field
 from statelib.definition.expectations import EXPECTATIONS, class_name
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
+from statelib.flows.gate.rehearsing import rehearsed
 from statelib.flows.gate.state_sample import SampledKeyGroups, choose, sample
-from statelib.flows.restore.layout import lay_out
-from statelib.flows.restore.live_state import rehearse_subtask
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.quality.facts import (
     CheckpointFacts,
     Comparison,
-    RehearsedRange,
     StateSample,
     Trend,
     UserExpectation,
 )
 from statelib.savepoints.opened import Checkpoint
-from statelib.storage.registry import new_attempt
 
 
 def with_checks(
@@ -33,8 +30,10 @@ def with_checks(
     facts: CheckpointFacts,
     opened: Checkpoint,
     lineage: Sequence[CheckpointRecord],
+    *,
+    trusts_job: bool = False,
 ) -> CheckpointFacts:
-    """Return ``facts`` with what the pipeline's checks need added. ``lineage``: as for
+    """Return ``facts`` with what the pipeline's checks need added. ``lineage`` and ``trusts_job``: as for
     :func:`~statelib.flows.gate.stored_facts.collect_facts`.
 
     Nothing is added for a savepoint, which is a copy of a state that was judged when its checkpoint was registered, and
@@ -51,7 +50,9 @@ def with_checks(
         comparisons=tuple(_comparisons(deployment, pipeline, history[-1:], samples)),
         samples=samples,
         expectations=tuple(_expectations(pipeline)),
-        rehearsal=_rehearsal(deployment, pipeline, facts.record, opened, len(lineage)),
+        rehearsal=rehearsed(
+            deployment, pipeline, facts.record, opened, checkpoints=len(lineage), trusts_job=trusts_job
+        ),
     )
 
 
@@ -184,36 +185,3 @@ def _expectations(pipeline: Pipeline) -> Iterator[UserExpectation]:
             severity=wanted.level,
             needs_all_rows=EXPECTATIONS[wanted.expect].all_rows,
         )
-
-
-def _rehearsal(
-    deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, opened: Checkpoint, before: int
-) -> tuple[RehearsedRange, ...] | None:
-    """Rehearse a restore of every N-th checkpoint, as ``rehearse_every`` sets; None for the others. ``before``: the
-    number of earlier checkpoints in the lineage, so that a repeated run of the gate decides the same."""
-    every = pipeline.checks.rehearse_every
-    if every is None or (before + 1) % every:
-        return None
-    return _rehearse_here(deployment, pipeline, opened, record.parallelism)
-
-
-def _rehearse_here(
-    deployment: Deployment, pipeline: Pipeline, opened: Checkpoint, parallelism: int
-) -> tuple[RehearsedRange, ...]:
-    """Restore the snapshot in this process, subtask by subtask, as the next run would. Only one subtask's state is held
-    at a time."""
-    attempt = new_attempt()
-    try:
-        layout = lay_out(opened, parallelism, pipeline)
-    except StatelibError as error:
-        return (RehearsedRange(0, "all", 0, f"{error.kind}: {error.message}"),)
-    rehearsed = []
-    for subtask, key_groups in enumerate(layout.ranges):
-        problem, entries = "", 0
-        try:
-            read = rehearse_subtask(pipeline, deployment, layout, subtask, attempt)
-            entries = sum(statistics.total_entries for statistics in read)
-        except StatelibError as error:
-            problem = f"{error.kind}: {error.message}"
-        rehearsed.append(RehearsedRange(subtask, str(key_groups), entries, problem))
-    return tuple(rehearsed)

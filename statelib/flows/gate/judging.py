@@ -38,4 +38,4 @@ def judge(
         trusts_job=trusts_job,
         seeded_from=source,
     )
-    return run_gate(with_checks(deployment, pipeline, facts, opened, lineage), docs_directory)
+    return run_gate(with_checks(deployment, pipeline, facts, opened, lineage, trusts_job=trusts_job), docs_directory)

@@ -296,6 +296,7 @@ MANIFEST = Record(
     ),
     JsonField("keys_with_timers", BOOLEAN, missing=True, sparse=True, get=_keys_with_timers),
     JsonField("read_by_job", BOOLEAN, missing=False, sparse=True),
+    JsonField("rehearsed", listed(INTEGER), missing=(), sparse=True),
     JsonField("mends", optional(INTERVAL), missing=None, sparse=True),
     JsonField("key", TEXTS, missing=(), sparse=True),
     JsonField("operator_states", listed(OPERATOR_STATE), missing=(), sparse=True),

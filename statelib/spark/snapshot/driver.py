@@ -25,11 +25,14 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.declining import declining
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
+from statelib.flows.gate.rehearsing import layout_for_job
 from statelib.flows.gate.shares import shares_of
+from statelib.flows.restore.live_state import rehearse_subtask
 from statelib.flows.wiring import Deployment, log_settings, now_ms
-from statelib.model.checkpoint import EventCounts, SubtaskReport
+from statelib.model.checkpoint import CheckpointManifest, EventCounts, SubtaskReport
 from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateStatistics
 from statelib.model.task_error import noting_task_error, raising_task_errors
 from statelib.savepoints.opened import Checkpoint
 from statelib.spark.events.owners import owner
@@ -41,7 +44,7 @@ from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.deadline import until
 from statelib.spark.snapshot.seed import Seed
 from statelib.spark.snapshot.subtask.interval_events import Change
-from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.subtask.worker import Work, snapshot_subtask, task_attempt
 from statelib.storage.registry import new_attempt
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
@@ -124,24 +127,37 @@ def run_planned(
 
 def read_back(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, opened: Checkpoint
-) -> bool:
-    """Read a large checkpoint back by further tasks of this job, each of which reads what others wrote. Return whether
-    it was large.
+) -> CheckpointManifest:
+    """Read a large checkpoint back by further tasks of this job, each of which reads what others wrote, and restore it
+    as a test if that is due. Return its manifest, which says what was done.
 
     Raises CorruptStateError if the stored bytes or entries are not those that were reported."""
+    manifest = opened.manifest
+    assert manifest is not None, "a checkpoint that is about to be published has a manifest"
     shares = shares_of(deployment, pipeline, plan.record, opened)
-    if shares is None:
-        return False
-    log.info("reading %d bytes back by %d tasks", shares.reading.size_bytes, shares.number)
-    workers, no_key_groups = deployment.for_workers(), KeyGroupRange(0, -1)
+    layout = layout_for_job(deployment, pipeline, plan.record, opened)
+    if shares is None and layout is None:
+        return manifest
+    if shares is not None:
+        log.info("reading %d bytes back by %d tasks", shares.reading.size_bytes, shares.number)
+    if layout is not None:
+        log.info("restoring the checkpoint as a test by %d tasks", len(layout.ranges))
+    workers, number = deployment.for_workers(), plan.record.parallelism
 
-    def read(share: int, _task: int, _events: pa.Table) -> SubtaskReport:
-        shares.read(share, workers.scratch())
-        return SubtaskReport(share, no_key_groups, None, (), (), EventCounts(0, 0, 0), "empty", 0, 0)
+    def read(share: int, task: int, _events: pa.Table) -> SubtaskReport:
+        written_by = (share - 1) % number
+        restored: tuple[StateStatistics, ...] = ()
+        if shares is not None:
+            shares.read(share, workers.scratch())
+        if layout is not None:
+            restored = rehearse_subtask(pipeline, workers, layout, written_by, task_attempt(plan.attempt, task))
+        return SubtaskReport(written_by, KeyGroupRange(0, -1), None, (), restored, EventCounts(0, 0, 0), "empty", 0, 0)
 
     with naming_what_failed():
-        run_subtasks(spark, pipeline, shares.number, None, read, attempt=plan.attempt)
-    return True
+        reports = run_subtasks(spark, pipeline, number, None, read, attempt=plan.attempt)
+    restored = {report.subtask: sum(each.total_entries for each in report.statistics) for report in reports}
+    rehearsed = () if layout is None else tuple(restored[subtask] for subtask in range(number))
+    return replace(manifest, read_by_job=shares is not None, rehearsed=rehearsed)
 
 
 def _with_versions(deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan) -> tuple[SnapshotPlan, TableReads]:
