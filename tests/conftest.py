@@ -16,6 +16,7 @@ from hypothesis import settings
 from demo.spark_start import fast_start
 from tests.support.azure_endpoint import AzureEndpoint, azure_endpoint
 from tests.support.extent import TEST_ALL, examples
+from tests.support.gcs_endpoint import GoogleEndpoint, google_endpoint
 from tests.support.s3_endpoint import S3Endpoint, s3_endpoint
 from tests.support.worlds import CHECKOUT
 
@@ -98,6 +99,20 @@ def container(running_azure: AzureEndpoint, monkeypatch: pytest.MonkeyPatch) -> 
     name = f"container-{next(_buckets)}"
     running_azure.make_container(name)
     return name
+
+
+@pytest.fixture(scope="session")
+def running_google(running_s3: S3Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleEndpoint]:
+    with google_endpoint(running_s3, tmp_path_factory.mktemp("google")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def google_bucket(running_google: GoogleEndpoint, bucket: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a new bucket, after setting up this process to use it as one of Google Cloud Storage."""
+    for name, value in running_google.environment.items():
+        monkeypatch.setenv(name, value)
+    return bucket
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,14 @@ class TestS3Kind(ObjectKindSuite):
         assert kind.same_snapshot("s3://one/a", "s3://two/a") is None
 
 
+class TestGoogleKind(ObjectKindSuite):
+    uploads_stay_unfinished = True
+
+    @pytest.fixture
+    def root(self, google_bucket: str) -> str:
+        return f"gs://{google_bucket}/state"
+
+
 class TestAzureKind(ObjectKindSuite):
     @pytest.fixture
     def root(self, container: str) -> str:

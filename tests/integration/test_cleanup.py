@@ -56,13 +56,13 @@ def on_files(tmp_path: Path) -> Deployment:
     return tally(tmp_path)
 
 
-@pytest.fixture(params=["files", "s3", "azure"])
+@pytest.fixture(params=["files", "bucket", "google_bucket", "container"])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     """Return a deployment on a file system, or one on an object storage: all behave in the same way."""
     if request.param == "files":
         return tally(tmp_path)
-    scheme, fixture = {"s3": ("s3", "bucket"), "azure": ("az", "container")}[request.param]
-    return tally(tmp_path, storage_root=f"{scheme}://{request.getfixturevalue(fixture)}/base/state")
+    scheme = {"bucket": "s3", "google_bucket": "gs", "container": "az"}[request.param]
+    return tally(tmp_path, storage_root=f"{scheme}://{request.getfixturevalue(request.param)}/base/state")
 
 
 def completed(deployment: Deployment) -> list[int]:

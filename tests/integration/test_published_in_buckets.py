@@ -93,12 +93,22 @@ def state(deployment: Deployment, number: int) -> Rows:
     return {(row["key"],): {"shop": row["key"], **row["value"]} for row in opened.to_arrow("total").to_pylist()}
 
 
-@pytest.mark.parametrize(("kind", "form"), [("bucket", "parquet"), ("bucket", "delta"), ("container", "parquet")])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("bucket", "parquet"),
+        ("bucket", "delta"),
+        ("google_bucket", "parquet"),
+        ("google_bucket", "delta"),
+        ("container", "parquet"),
+    ],
+)
 def test_a_table_in_a_bucket_is_the_state(
     deployment: Deployment, form: str, kind: str, request: pytest.FixtureRequest
 ) -> None:
     """Delta in Azure is left out: deltalake cannot add a third version to a table in Azurite."""
-    root = f"{'s3' if kind == 'bucket' else 'az'}://{request.getfixturevalue(kind)}/lake"
+    scheme = {"bucket": "s3", "google_bucket": "gs", "container": "az"}[kind]
+    root = f"{scheme}://{request.getfixturevalue(kind)}/lake"
     change_file(deployment, root, form)
     for number in (1, 2, 3):
         run(deployment, number)

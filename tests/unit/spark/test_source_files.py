@@ -113,22 +113,24 @@ def test_a_missing_directory_is_no_empty_one_for_its_marker(tmp_path: Path, endi
     assert sources.rows == 0
 
 
-def in_bucket(root: Path, s3: S3Endpoint, bucket: str) -> str:
+def in_bucket(root: Path, s3: S3Endpoint, bucket: str, scheme: str = "s3a") -> str:
     """Copy the source into a bucket, and return its URI there."""
     for file in Path(source(root, a=events(), b=events(500, 1000))).iterdir():
         s3.put_object(bucket, f"day/{file.name}", file.read_bytes())
     s3.put_object(bucket, "day/_SUCCESS", b"")
-    return f"s3a://{bucket}/day"
+    return f"{scheme}://{bucket}/day"
 
 
+@pytest.mark.usefixtures("google_bucket")
 @pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("scheme", ["s3a", "gs"])
 def test_files_in_a_bucket_are_read_like_local_ones(
-    tmp_path: Path, s3: S3Endpoint, bucket: str, parallelism: int
+    tmp_path: Path, s3: S3Endpoint, bucket: str, parallelism: int, scheme: str
 ) -> None:
-    location, pipeline = in_bucket(tmp_path, s3, bucket), new_pipeline(tmp_path)
+    location, pipeline = in_bucket(tmp_path, s3, bucket, scheme), new_pipeline(tmp_path)
     sources = source_files(pipeline, {"source": [location]}, parallelism)
     assert sources is not None
-    assert [file.path for file in sources.files] == [f"s3://{bucket}/day/{name}.parquet" for name in "ab"]
+    assert [file.path for file in sources.files] == [f"{scheme[:2]}://{bucket}/day/{name}.parquet" for name in "ab"]
     parts = [own_events(pipeline, pickle.loads(pickle.dumps(sources)), n, parallelism) for n in range(parallelism)]
     assert pa.concat_tables(parts).sort_by("at") == events(1500).sort_by("at").cast(event_schema(pipeline))
     for named, rows in (("a.parquet", 1000), ("a*", 1000), ("*", 1500), ("?.parquet", 1500)):

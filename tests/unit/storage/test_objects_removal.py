@@ -43,10 +43,10 @@ def test_a_path_is_below_its_root_and_has_a_parent() -> None:
     assert (PLACES.parent_of("file:///a/b"), PLACES.parent_of("file:///a")) == ("file:///a", "file:///")
 
 
-@pytest.fixture(params=["s3", "azure"])
+@pytest.fixture(params=["bucket", "google_bucket", "container"])
 def root(request: pytest.FixtureRequest) -> str:
-    scheme, fixture = {"s3": ("s3", "bucket"), "azure": ("az", "container")}[request.param]
-    return f"{scheme}://{request.getfixturevalue(fixture)}/state"
+    scheme = {"bucket": "s3", "google_bucket": "gs", "container": "az"}[request.param]
+    return f"{scheme}://{request.getfixturevalue(request.param)}/state"
 
 
 def put(uri: str) -> None:
